@@ -1,0 +1,8 @@
+"""Hand schedules for processors with vector units."""
+
+from __future__ import annotations
+
+from schedules.cpu.blur import blur
+from schedules.cpu.matmul import matmul
+
+__all__ = ["blur", "matmul"]

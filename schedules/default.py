@@ -1,0 +1,175 @@
+"""A correct, decent schedule for anything.
+
+Elementwise stages that are read once are fused into their reader; a reduction gets a register tile
+of vectors, or, along contiguous memory, vector lanes of partial results; the innermost axis runs in
+vectors; the outermost on all threads where there is enough to do.
+"""
+
+from __future__ import annotations
+
+from tensorir.ir.affine import Lin
+from tensorir.ir.expr import Axis, Op
+from tensorir.ir.statement import Statement
+from tensorir.ir.target import Target
+from tensorir.poly import tree
+from tensorir.schedule.schedule import Schedule
+
+# Below this many operations a second thread costs more than it does (microseconds of start-up).
+PARALLEL_WORK = 200_000
+ROWS = 4  # rows of a register tile
+VECTORS = 2  # vectors of a register tile
+
+
+def default_schedule(s: Schedule, target: Target) -> Schedule:
+    """The default schedule of a fresh schedule `s`, each step kept only where it is legal."""
+    s = inline_elementwise(s)
+    for stage in s.stages:
+        main = s.program.stmt(stage)
+        if main.role == "update":
+            s = _reduction(s, main, target)
+        else:
+            s = _elementwise(s, main, target)
+    return s
+
+
+def inline_elementwise(s: Schedule) -> Schedule:
+    """Every stage that is neither an output nor a reduction, and is read at one place, inlined."""
+    for stage in s.stages:
+        mine = [x for x in s.program.statements if x.stage == stage]
+        if len(mine) != 1 or mine[0].role != "compute" or len(mine[0].writes) != 1:
+            continue
+        array = mine[0].writes[0].array
+        readers = [r for x in s.program.statements for r in x.reads if r.array is array]
+        if array.role == "temp" and len(readers) == 1 and s.check("compute_inline", stage):
+            s = s.compute_inline(stage)
+    return s
+
+
+def _elementwise(s: Schedule, main: Statement, target: Target) -> Schedule:
+    axes = [x.axis for x in tree.loops_of(s.program.tree, main.name)]
+    if not axes:
+        return s
+    inner = _contiguous(main, axes)
+    if inner is not None:
+        s = _vectorize(s, inner, _lanes(main, target))
+    return _parallel(s, main)
+
+
+def _reduction(s: Schedule, main: Statement, target: Target) -> Schedule:
+    loops = [x.axis for x in tree.loops_of(s.program.tree, main.name)]
+    spatial = [a for a in loops if not a.reduce]
+    reduce = [a for a in loops if a.reduce]
+    lanes = _lanes(main, target)
+    inner = _contiguous(main, spatial)
+    if inner is not None and _extent(inner) not in (0, 1):
+        s = _register_tile(s, main, spatial, reduce, lanes)
+    elif reduce and _stride_one(main, reduce[-1]) and len(main.writes) == 1:
+        name = _name(s, reduce[-1])
+        if s.check("vector_reduce", name, lanes):
+            s = s.vector_reduce(name, lanes)
+    return _parallel(s, main)
+
+
+def _register_tile(
+    s: Schedule, main: Statement, spatial: list[Axis], reduce: list[Axis], lanes: int
+) -> Schedule:
+    """Tile the last two spatial axes, run the reduction outside the tile, keep it in registers."""
+    last = _name(s, spatial[-1])
+    few = _extent(spatial[-1])
+    columns = lanes * (VECTORS if few is None or few >= VECTORS * lanes else 1)
+    if few is not None and few < lanes:
+        return s
+    ro, ri = f"{spatial[-1].name}_o", f"{spatial[-1].name}_i"
+    tiled = s.split(last, columns, into=(ro, ri))
+    order = [*(_name(s, r) for r in reduce), ri]
+    rows: str | None = None
+    if len(spatial) > 1 and (_extent(spatial[-2]) or ROWS) >= ROWS:
+        rows = f"{spatial[-2].name}_i"
+        outer = f"{spatial[-2].name}_o"
+        tiled = tiled.split(_name(s, spatial[-2]), ROWS, into=(outer, rows))
+        order = [ro, *order[:-1], rows, ri]
+    if not tiled.check("reorder", *order):
+        return _vectorize(s, spatial[-1], lanes)
+    tiled = tiled.reorder(*order)
+    if tiled.check("cache_write", main.stage, "local", at=ro):
+        tiled = tiled.cache_write(main.stage, "local", at=ro)
+    if rows is not None and tiled.check("unroll", rows):
+        tiled = tiled.unroll(rows)
+    if not tiled.check("vectorize", ri, width=lanes):
+        return s
+    return tiled.vectorize(ri, width=lanes)
+
+
+def _vectorize(s: Schedule, axis: Axis, lanes: int) -> Schedule:
+    extent = _extent(axis)
+    if extent is not None and extent < lanes:
+        return s
+    name = _name(s, axis)
+    return s.vectorize(name, width=lanes) if s.check("vectorize", name, width=lanes) else s
+
+
+def _parallel(s: Schedule, main: Statement) -> Schedule:
+    """The outermost loop of a stage on all threads, where the work is worth it or not known."""
+    loops = tree.loops_of(s.program.tree, main.name)
+    if not loops or loops[0].kind != "serial" or loops[0].axis.reduce:
+        return s
+    work = _work(main)
+    if work is not None and work < PARALLEL_WORK:
+        return s
+    name = _name(s, loops[0].axis)
+    return s.parallel(name) if s.check("parallel", name) else s
+
+
+def _work(main: Statement) -> int | None:
+    """Operations of all instances, about; None with symbolic sizes."""
+    total = 1
+    for a in main.iters:
+        extent = _extent(a)
+        if extent is None:
+            return None
+        total *= extent
+    return total * sum(_weight(b) for b in main.bodies)
+
+
+def _weight(e: object) -> int:
+    return 1 + sum(map(_weight, e.args)) if isinstance(e, Op) else 0
+
+
+def _extent(a: Axis) -> int | None:
+    """The extent of a declared axis where it is constant."""
+    if a.lower is None or a.upper is None:
+        return None
+    n = a.upper - a.lower
+    return max(n.const, 0) if n.is_const else None
+
+
+def _contiguous(main: Statement, axes: list[Axis]) -> Axis | None:
+    """The last of `axes`, if it is the last index of what is written."""
+    if not axes or not main.writes[0].index:
+        return None
+    last = main.writes[0].affine[-1]
+    return axes[-1] if last.terms == {axes[-1]: 1} else None
+
+
+def _stride_one(main: Statement, axis: Axis) -> bool:
+    """Whether some read runs along contiguous memory with `axis`."""
+    here = Lin({axis: 1})
+    for r in main.reads[len(main.writes) :]:
+        if not r.index:
+            continue
+        last = r.index[-1]
+        if isinstance(last, Lin) and last.coef(axis) == 1 and here.terms:
+            return True
+    return False
+
+
+def _lanes(main: Statement, target: Target) -> int:
+    """Lanes of the widest element that the statement touches."""
+    touched = (*main.writes, *main.reads)
+    return min(target.lanes(a.array.dtype) for a in touched)
+
+
+def _name(s: Schedule, axis: Axis) -> str:
+    from tensorir.schedule.resolve import reference
+
+    return reference(s.program, axis)

@@ -1,0 +1,76 @@
+"""Which schedule the library has for a computation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tensorir.codegen import cpu
+from tensorir.ir.target import Target
+from tensorir.ir.tensor import Tensor
+from tensorir.schedule.schedule import Schedule, schedule
+from tensorir.support.errors import ArgumentTypeError
+from tensorir.support.tracebacks import user_api
+
+Recognise = Callable[[Schedule], bool]
+Apply = Callable[[Schedule, Target], Schedule]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A hand schedule: what it is called, what it recognises, and how it applies."""
+
+    name: str
+    recognise: Recognise
+    apply: Apply
+
+
+_ENTRIES: list[Entry] = []
+
+
+def register(name: str, recognise: Recognise) -> Callable[[Apply], Apply]:
+    """Make a function the library's schedule for what `recognise` accepts; later ones go first."""
+
+    def add(apply: Apply) -> Apply:
+        _ENTRIES.insert(0, Entry(name, recognise, apply))
+        return apply
+
+    return add
+
+
+def entry_for(s: Schedule) -> Entry | None:
+    """The hand schedule for a computation, or None."""
+    return next((e for e in _ENTRIES if e.recognise(s)), None)
+
+
+@user_api
+def schedule_for(*tensors: Tensor, target: str | Target | None = None) -> Schedule:
+    """The library's schedule for a computation.
+
+    A hand schedule where the registry knows the computation (matmul, the two-stage blur), else the
+    default: elementwise stages fused, reductions in register tiles, the innermost axis in vectors,
+    the outermost on all threads.
+
+    Parameters
+    ----------
+    *tensors
+        The outputs.
+    target
+        The processor; this one by default.
+
+    Examples
+    --------
+    >>> import tensorir as tir
+    >>> A = tir.placeholder((64, 64), name="A")
+    >>> s = schedule_for(tir.compute((64, 64), lambda i, j: A[i, j] + 1.0, name="B"))
+    >>> [step.primitive for step in s.trace][-1]
+    'parallel'
+    """
+    from schedules.default import default_schedule
+
+    where = target if isinstance(target, Target) else cpu.target(target or "native")
+    if not isinstance(where, Target):
+        raise ArgumentTypeError(f"target={target!r:.60}: expected the name of a target")
+    s = schedule(*tensors)
+    entry = entry_for(s)
+    return entry.apply(s, where) if entry is not None else default_schedule(s, where)

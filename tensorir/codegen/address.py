@@ -1,0 +1,246 @@
+"""Where an access lies: pointer, constant displacement, and how it moves from lane to lane.
+
+An index is a sum over axes, times strides. One `getelementptr` for each axis that is a name,
+outermost first, so that each stands in its own loop; then one for what depends on symbolic
+strides and unrolled axes; constants are displacements. Nothing is `inbounds`: partial sums may
+leave the object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tensorir.codegen.types import BITS, MEMORY, VALUE
+from tensorir.codegen.values import Emitter, Int, Lane
+from tensorir.ir.affine import Atom, Lin
+from tensorir.ir.expr import Axis, Var
+from tensorir.ir.statement import Access, Array, May
+from tensorir.ir.stmt import Run, Storage
+from tensorir.lower.boxes import span
+
+
+@dataclass(slots=True, eq=False)
+class Home:
+    """Where an array lives in the function being written.
+
+    `key` names the memory: arrays that may overlap share it. `register` is as in `Storage`.
+    """
+
+    array: Array
+    pointer: str
+    strides: tuple[Int, ...]
+    extents: tuple[Int, ...]
+    key: object
+    storage: Storage | None = None
+    register: int | None = None
+    memory: str = field(init=False)
+    value: str = field(init=False)
+    align: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.memory, self.value = MEMORY[self.array.dtype.name], VALUE[self.array.dtype.name]
+        self.align = max(1, BITS[self.memory] // 8)
+
+
+def home(em: Emitter, array: Array, pointer: str, storage: Storage | None = None) -> Home:
+    """`array` at `pointer`, its strides worked out."""
+    shape = array.shape if storage is None else storage.shape
+    extents = tuple(em.lin(e) for e in shape)
+    strides: list[Int] = [1] * len(extents)
+    for d in range(len(extents) - 2, -1, -1):
+        strides[d] = em.mul(strides[d + 1], extents[d + 1])
+    register = storage.register if storage is not None and storage.scope == "register" else None
+    key = em.module.shared.get(array, array)
+    return Home(array, pointer, tuple(strides), extents, key, storage, register)
+
+
+@dataclass(slots=True, eq=False)
+class Flat:
+    """The linear form of an access, and what of it is fixed while no name in `env` changes."""
+
+    home: Home
+    terms: list[tuple[Atom, int, Int]]
+    const: int
+    params: list[tuple[Int, int]]
+    axes: frozenset[Axis | Var]
+    inside: bool
+    mays: tuple[tuple[int, May], ...]
+    keep: tuple[Access, tuple[Lin, ...]]
+    epoch: int = -1
+    pointer: str = ""
+    varying: list[tuple[Atom, int, Int]] = field(default_factory=list)
+
+
+class Spot(NamedTuple):
+    """An address: `pointer`, plus `offset` elements that are a name or 0, plus `const`.
+
+    From lane to lane it moves by `lane` elements; `lanes` is a vector of further offsets where
+    that is no constant.
+    """
+
+    pointer: str
+    offset: Int
+    const: int
+    lane: Int
+    lanes: str | None
+
+
+def flat_of(em: Emitter, access: Access, run: Run) -> Flat:
+    """The linear form of `access` in `run`, worked out once for all unrolled copies."""
+    key = (id(access), id(run.args))
+    found = em.flats.get(key)
+    if found is None:
+        found = em.flats[key] = _flatten(em, access, run)
+    return found
+
+
+def _flatten(em: Emitter, access: Access, run: Run) -> Flat:
+    at = em.homes.get(access.array)
+    if at is None:
+        raise em.impossible(f"{access.array.name} is used outside its allocation")
+    lowered = em.module.lowered
+    cells = lowered.cell(access, run.args)
+    mays: list[tuple[int, May]] = []
+    if cells is None:
+        env: dict[Axis | Var, Lin] = dict(zip(run.statement.iters, run.args, strict=True))
+        plain: list[Lin] = []
+        for d, i in enumerate(access.index):
+            if isinstance(i, May):
+                mays.append((d, i))
+                plain.append(Lin())
+            else:
+                plain.append(i.subst(env))
+        cells = tuple(plain)
+    const = 0
+    params: list[tuple[Int, int]] = []
+    terms: list[tuple[Atom, int, Int]] = []
+    for e, stride in zip(cells, at.strides, strict=True):
+        if isinstance(stride, int):
+            const += e.const * stride
+        elif e.const:
+            params.append((stride, e.const))
+        terms.extend((a, v, stride) for a, v in e.terms.items())
+    axes = frozenset(a for e in cells for a in e.atoms())
+    inside = at.storage is not None and not mays and _inside(em, cells, at.extents)
+    return Flat(at, terms, const, params, axes, inside, tuple(mays), (access, run.args))
+
+
+def _inside(em: Emitter, cells: tuple[Lin, ...], extents: tuple[Int, ...]) -> bool:
+    """Whether the whole constant box of the axes lies in the allocation."""
+    ranges = em.module.lowered.ranges
+    for e, n in zip(cells, extents, strict=True):
+        s = span(e, ranges)
+        if s is None or not isinstance(n, int) or s[0] < 0 or s[1] >= n:
+            return False
+    return True
+
+
+def _varies(em: Emitter, a: Atom) -> bool:
+    """Whether an atom depends on an unrolled axis or on the lane."""
+    if isinstance(a, tuple):
+        return any(not isinstance(em.env[x], str) for x in a[1].atoms())
+    return not isinstance(em.env[a], str)
+
+
+def _fix(em: Emitter, flat: Flat) -> None:
+    """Work out the pointer for the names that `env` holds now."""
+    by_name: dict[str, list[tuple[Int, int]]] = {}
+    varying = []
+    for a, v, stride in flat.terms:
+        if _varies(em, a):
+            varying.append((a, v, stride))
+            continue
+        x = em.lin(Lin({a: 1}))
+        assert isinstance(x, str)
+        by_name.setdefault(x, []).append((stride, v))
+    p = flat.home.pointer
+    order = sorted(by_name, key=lambda x: em.depth.get(x, 0))
+    for x in order:
+        step: Int = 0
+        for stride, v in by_name[x]:
+            step = em.add(step, em.mul(stride, v))
+        p = gep(em, flat.home.memory, p, em.mul(x, step))
+    flat.pointer, flat.varying, flat.epoch = p, varying, em.epoch
+
+
+def locate(em: Emitter, flat: Flat) -> Spot:
+    """The address for the values that `env` holds now, May indices left out."""
+    if flat.epoch != em.epoch:
+        _fix(em, flat)
+    const = flat.const
+    lane: Int = 0
+    lanes: str | None = None
+    params = flat.params
+    offset: Int = 0
+    env = em.env
+    for a, v, stride in flat.varying:
+        x: int | str | Lane
+        if isinstance(a, tuple):
+            step = em.along_lanes(Lin({a: 1}))
+            if step is None:
+                more = em.lanes_of(Lin({a: 1}))
+                scale = em.spread(em.mul(stride, v), "i64")
+                ty = f"<{em.width} x i64>"
+                more = em.op(f"mul {ty} {{0}}, {{1}}", more, scale)
+                lanes = more if lanes is None else em.op(f"add {ty} {{0}}, {{1}}", lanes, more)
+                continue
+            if step:
+                lane = em.add(lane, em.mul(stride, v * step))
+            x = em.lin(Lin({a: 1}))
+        else:
+            x = env[a]
+            if isinstance(x, Lane):
+                lane = em.add(lane, em.mul(stride, v))
+                x = x.base
+        if isinstance(x, str):
+            offset = em.add(offset, em.mul(x, em.mul(stride, v)))
+        elif isinstance(stride, int):
+            const += v * x * stride
+        elif x:
+            params = [*params, (stride, v * x)]
+    if params:
+        total: dict[Int, int] = {}
+        for s, k in params:
+            total[s] = total.get(s, 0) + k
+        for s, k in total.items():
+            offset = em.add(offset, em.mul(s, k))
+    if isinstance(offset, int):
+        const, offset = const + offset, 0
+    return Spot(flat.pointer, offset, const, lane, lanes)
+
+
+def gep(em: Emitter, ty: str, pointer: str, by: Int) -> str:
+    """`pointer` moved by some elements."""
+    if by == 0:
+        return pointer
+    return em.op(f"getelementptr {ty}, ptr {{0}}, i64 {{1}}", pointer, by, hint="p")
+
+
+def pointer_of(em: Emitter, ty: str, spot: Spot) -> str:
+    """The address of lane 0."""
+    return gep(em, ty, gep(em, ty, spot.pointer, spot.offset), spot.const)
+
+
+def register_of(em: Emitter, flat: Flat) -> tuple[str, int | None, int]:
+    """The register of a promoted cell: its alloca, the lane of the cell if that is one lane of a
+    vector, and how the cell moves along the lanes of the loop."""
+    spot = locate(em, flat)
+    home = flat.home
+    if spot.pointer != home.pointer or spot.offset != 0 or spot.lanes is not None:
+        raise em.impossible(f"{home.array.name} is in registers, but an index is not constant")
+    width = home.register or 0
+    step = spot.lane
+    cell = spot.const
+    single = None
+    if width and not (step == 1 and em.width == width and cell % width == 0):
+        single, cell = cell % width, cell - cell % width
+        if step != 0:
+            raise em.impossible(f"{home.array.name}: lanes do not match its registers")
+    key = (home.array, cell)
+    name = em.registers.get(key)
+    if name is None:
+        ty = f"<{width} x {home.value}>" if width else home.value
+        name = em.registers[key] = em.alloca(ty, "acc")
+    assert isinstance(step, int)
+    return name, single, step

@@ -1,0 +1,305 @@
+"""LLVM: from text to an object, from an object to addresses. The only importer of llvmlite.
+
+llvmlite is loaded at first use. Everything here is safe to call from several threads, one of
+which compiles at a time. A fork waits until no thread is inside, so that a child can compile.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, MutableMapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tensorir.support.errors import UnsupportedError, internal
+
+if TYPE_CHECKING:
+    from tensorir.ir.target import Target
+
+__all__ = [
+    "PIPELINE",
+    "Host",
+    "Library",
+    "assembly",
+    "compile_object",
+    "data_layout",
+    "host",
+    "link",
+    "runs_here",
+    "version",
+]
+
+# Our own lowering vectorises, unrolls and hoists; what is left for LLVM is to put the
+# accumulators, written as allocas, into registers. More passes cost time and gain nothing.
+PIPELINE = ("sroa",)
+_CODEGEN_LEVEL = 3
+
+_lock = threading.RLock()
+_serial = itertools.count()
+_discarded: deque[Any] = deque()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+    )
+
+
+class Host(NamedTuple):
+    """This machine, in LLVM's words."""
+
+    triple: str
+    cpu: str
+    features: str
+
+
+@cache
+def _binding() -> Any:
+    import llvmlite.binding as binding
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    return binding
+
+
+@cache
+def _every_target() -> None:
+    binding = _binding()
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+
+
+@cache
+def host() -> Host:
+    """The triple, processor name and feature list of this machine."""
+    with _lock:
+        binding = _binding()
+        features = binding.get_host_cpu_features().flatten()
+        return Host(binding.get_process_triple(), binding.get_host_cpu_name(), features)
+
+
+@cache
+def version() -> str:
+    """Versions of llvmlite and of its LLVM: part of the key of every cached object."""
+    with _lock:
+        binding = _binding()
+        import llvmlite
+
+        return f"llvmlite {llvmlite.__version__}, LLVM {'.'.join(map(str, binding.llvm_version_info))}"
+
+
+@cache
+def _machine(triple: str, cpu: str, features: str) -> Any:
+    binding = _binding()
+    if triple.split("-")[0] != host().triple.split("-")[0]:
+        _every_target()
+    return binding.Target.from_triple(triple).create_target_machine(
+        cpu=cpu,
+        features=features,
+        opt=_CODEGEN_LEVEL,
+        reloc="pic",
+        codemodel="default",
+        jit=False,
+    )
+
+
+def _machine_of(target: Target) -> Any:
+    return _machine(target.triple, target.cpu, target.features)
+
+
+@cache
+def data_layout(triple: str, cpu: str, features: str) -> str:
+    """LLVM's description of sizes and alignments on a target."""
+    with _lock:
+        return str(_machine(triple, cpu, features).target_data)
+
+
+def runs_here(target: Target) -> str | None:
+    """Why code for `target` cannot run on this machine, or None if it can."""
+    here = host()
+    if target.triple.split("-")[0] != here.triple.split("-")[0]:
+        return f"it is for {target.triple}, this machine is {here.triple}"
+    have = frozenset(here.features.split(","))
+    missing = [
+        word[1:]
+        for word in target.features.split(",")
+        if word.startswith("+") and word not in have
+    ]
+    return f"this machine ({here.cpu}) lacks {', '.join(missing)}" if missing else None
+
+
+def compile_object(
+    text: str,
+    target: Target,
+    *,
+    passes: Sequence[str] = PIPELINE,
+    timings: MutableMapping[str, float] | None = None,
+) -> bytes:
+    """Compile a whole module of LLVM text to an object file.
+
+    Parameters
+    ----------
+    text
+        LLVM assembly with header and attributes, as :func:`tensorir.codegen.cpu.module` gives.
+    target
+        What to compile for; need not be this machine.
+    passes
+        llvmlite's names of the passes to run before code generation.
+    timings
+        Gets the milliseconds of each phase: parse, verify, optimize, codegen.
+
+    Raises
+    ------
+    InternalError
+        If LLVM refuses the text, which is then saved.
+    """
+    result: bytes = _compile(text, target, passes, "emit_object", timings)
+    return result
+
+
+def assembly(text: str, target: Target, *, passes: Sequence[str] = PIPELINE) -> str:
+    """The assembly of a module that `compile_object` would make; any target."""
+    result: str = _compile(text, target, passes, "emit_assembly", None)
+    return result
+
+
+def _compile(
+    text: str,
+    target: Target,
+    passes: Sequence[str],
+    emit: str,
+    timings: MutableMapping[str, float] | None,
+) -> Any:
+    clock = time.perf_counter
+    with _lock:
+        _drain()
+        binding = _binding()
+        machine = _machine_of(target)
+        context = binding.create_context()
+        try:
+            t0 = clock()
+            module = binding.parse_assembly(text, context)
+            t1 = clock()
+            module.verify()
+            t2 = clock()
+            _optimize(module, machine, passes)
+            t3 = clock()
+            result = getattr(machine, emit)(module)
+            t4 = clock()
+            module.close()
+        except RuntimeError as problem:
+            first = str(problem).strip().splitlines()
+            message = f"LLVM refused the generated code: {' '.join(first)[:300]}"
+            raise internal(message, state=text, cause=problem) from problem
+        finally:
+            context.close()
+    if timings is not None:
+        phases = zip(("parse", "verify", "optimize", "codegen"), (t0, t1, t2, t3), (t1, t2, t3, t4))
+        timings.update((name, 1e3 * (end - start)) for name, start, end in phases)
+    return result
+
+
+def _optimize(module: Any, machine: Any, passes: Sequence[str]) -> None:
+    if not passes:
+        return
+    binding = _binding()
+    options = binding.create_pipeline_tuning_options(speed_level=0)
+    options.slp_vectorization = options.loop_vectorization = options.loop_interleaving = False
+    builder = binding.create_pass_builder(machine, options)
+    manager = binding.create_new_module_pass_manager()
+    for name in passes:
+        getattr(manager, f"add_{name}_pass")()
+    manager.run(module, builder)
+
+
+@cache
+def _jit() -> Any:
+    binding = _binding()
+    here = host()
+    jit = binding.create_lljit_compiler(
+        _machine(here.triple, here.cpu, here.features), use_jit_link=True, suppress_errors=True
+    )
+    # lives as long as the process: at exit the order in which objects go is not ours to choose
+    jit._owned = True
+    return jit
+
+
+class Library:
+    """Code linked into this process; unloaded when the object is dropped.
+
+    `library[name]` is the address of an exported symbol.
+    """
+
+    __slots__ = ("__weakref__", "_addresses", "_tracker")
+
+    def __init__(self, tracker: Any, exports: Sequence[str]) -> None:
+        self._tracker = tracker
+        self._addresses = {name: int(tracker[name]) for name in exports}
+
+    def __getitem__(self, name: str) -> int:
+        return self._addresses[name]
+
+    def __del__(self) -> None:
+        # the collector may come while some thread is inside LLVM: never wait for a lock here
+        _discarded.append(self._tracker)
+        if _lock.acquire(blocking=False):
+            try:
+                _drain()
+            finally:
+                _lock.release()
+
+
+def _drain() -> None:
+    while True:
+        try:
+            tracker = _discarded.popleft()
+        except IndexError:
+            return
+        tracker.close()
+
+
+def link(object_code: bytes, exports: Sequence[str], imports: Mapping[str, int]) -> Library:
+    """Load an object into this process.
+
+    Parameters
+    ----------
+    object_code
+        An object file for this machine.
+    exports
+        Symbols whose addresses are wanted.
+    imports
+        Addresses of symbols that it needs. What is not among them is looked up in the process.
+
+    Raises
+    ------
+    InternalError
+        If a symbol is missing or the object is malformed.
+    """
+    with _lock:
+        _drain()
+        builder = _binding().JITLibraryBuilder()
+        builder.add_object_img(object_code).add_current_process()
+        for name, address in imports.items():
+            builder.import_symbol(name, address)
+        for name in exports:
+            builder.export_symbol(name)
+        try:
+            tracker = builder.link(_jit(), f"tensorir-{os.getpid()}-{next(_serial)}")
+        except RuntimeError as problem:
+            needs = f"exports {list(exports)}, imports {list(imports)}"
+            message = f"compiled code could not be linked: {' '.join(str(problem).split())[:300]}"
+            raise internal(message, state=needs, cause=problem) from problem
+        return Library(tracker, exports)
+
+
+def require_runs_here(target: Target) -> None:
+    """Raise `UnsupportedError` if code for `target` cannot run on this machine."""
+    why = runs_here(target)
+    if why is not None:
+        raise UnsupportedError(
+            f"code for {target} can be built and read here, but not run: {why}",
+            details='  try  target="native", or run it on such a machine',
+        )

@@ -1,0 +1,494 @@
+"""One function being written: instructions, where they stand, and integer arithmetic on indices.
+
+Every instruction without side effects is numbered by its text and stands at the entry of the
+outermost loop in which its operands are known. That is hoisting and the removal of common
+subexpressions by construction, without an analysis. What is loaded, and what depends on it,
+stays in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from tensorir.codegen.source import Check
+from tensorir.ir.affine import Atom, FloorAtom, Lin
+from tensorir.ir.expr import Axis, Var
+from tensorir.support.errors import internal
+
+if TYPE_CHECKING:
+    from tensorir.codegen.address import Flat, Home
+    from tensorir.ir.statement import Array
+    from tensorir.ir.target import Target
+    from tensorir.lower.pipeline import Lowered
+
+IndexCheck: TypeAlias = Literal["raise", "clamp", "off"]
+
+
+class Lane(NamedTuple):
+    """The value of the axis of the vector loop: `base` in lane 0, one more in each next one."""
+
+    base: int
+
+
+# an integer known now, or the name of one known when the code runs
+Int: TypeAlias = int | str
+# the text of a value, and whether it holds one element for each lane
+Val: TypeAlias = tuple[str, bool]
+Lines: TypeAlias = "list[str | Lines]"
+
+PLACE = 1 << 30
+
+
+class Level:
+    """The body of a loop (or function): what is computed once on entry."""
+
+    __slots__ = ("entry", "memo")
+
+    def __init__(self) -> None:
+        self.entry: Lines = []
+        self.memo: dict[object, str] = {}
+
+
+class Module:
+    """What the functions of one kernel share."""
+
+    def __init__(
+        self,
+        lowered: Lowered,
+        target: Target,
+        name: str,
+        *,
+        checked: bool,
+        index_check: IndexCheck,
+    ) -> None:
+        self.lowered, self.target, self.name = lowered, target, name
+        self.checked, self.index_check = checked, index_check
+        self.declarations: dict[str, str] = {}
+        self.globals: dict[str, str] = {}
+        self.functions: list[str] = []
+        self.checks: list[Check] = []
+        self.notes: list[str] = []
+        self.imports: dict[str, None] = {}
+        self.parallel = False
+        self.serial = 0
+        # arrays that may share memory with another, by a common name
+        self.shared: dict[Array, object] = {}
+        self.out_of_memory = 0
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def declare(self, name: str, result: str, args: str, attributes: str = "") -> None:
+        """Declare an intrinsic or function, once."""
+        if name not in self.declarations:
+            self.declarations[name] = f"declare {result} @{name}({args}){attributes}"
+
+    def call_outside(self, name: str, result: str, args: str) -> None:
+        """Declare a function that the runtime must supply."""
+        self.imports[name] = None
+        self.declare(name, result, args)
+
+    def check(self, message: str) -> int:
+        """The status that means `message`."""
+        for k, c in enumerate(self.checks):
+            if c.message == message:
+                return k + 1
+        self.checks.append(Check(message))
+        return len(self.checks)
+
+
+class Emitter:
+    """A function in the making.
+
+    `env` gives every axis and size its value now: an int in an unrolled loop, a `Lane` in the
+    vector loop, else a name. `epoch` changes whenever a name in `env` does.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.target = module.target
+        self.serial = 0
+        self.depth: dict[object, int] = {}
+        self.levels = [Level()]
+        self.out: Lines = [self.levels[0].entry]
+        self.allocas: list[str] = []
+        self.label = "entry"
+        self.env: dict[Axis | Var, int | str | Lane] = {}
+        self.epoch = 0
+        self.lane: Axis | None = None
+        self.width = 0
+        self.block: dict[object, str] = {}
+        # values known to be in memory, by array, then by address and kind
+        self.known: dict[object, dict[object, Val]] = {}
+        # strided vector stores that wait for their neighbours: by (pointer, stride, array)
+        self.pending: dict[tuple[str, Int, object], dict[int, str]] | None = None
+        self.pending_homes: dict[object, Home] = {}
+        self.homes: dict[Array, Home] = {}
+        self.flats: dict[tuple[int, int], Flat] = {}
+        self.registers: dict[tuple[Array, int], str] = {}
+        self.outlined = False
+        self.dummy_cell: str | None = None
+        self.status = "%status"
+        self.info = "%info"
+        self.fails = False
+
+    # -- writing
+
+    def fresh(self, hint: str = "t") -> str:
+        self.serial += 1
+        return f"%{hint}{self.serial}"
+
+    def emit(self, text: str) -> None:
+        """An instruction without a result."""
+        self.out.append("  " + text)
+
+    def start(self, label: str) -> None:
+        """A new basic block; what only the last one knew is forgotten."""
+        self.out.append(label + ":")
+        self.label = label
+        self.block.clear()
+        self.known.clear()
+
+    def now(self, text: str, hint: str = "v") -> str:
+        """An instruction that stands here: a load, a call, a phi."""
+        self.serial += 1
+        name = f"%{hint}{self.serial}"
+        self.out.append(f"  {name} = {text}")
+        self.depth[name] = PLACE
+        return name
+
+    def op(self, form: str, *args: Int, hint: str = "t") -> str:
+        """An instruction without side effects, where its operands are first all known."""
+        where = 0
+        depth = self.depth
+        for a in args:
+            d = depth.get(a, 0)
+            if d > where:
+                where = d
+        level = self.levels[where] if where < PLACE else None
+        memo = self.block if level is None else level.memo
+        key = (form, *args)
+        found = memo.get(key)
+        if found is not None:
+            return found
+        self.serial += 1
+        name = f"%{hint}{self.serial}"
+        memo[key] = name
+        depth[name] = where
+        line = f"  {name} = {form.format(*args)}"
+        (self.out if level is None else level.entry).append(line)
+        return name
+
+    def alloca(self, ty: str, hint: str, align: int = 64, count: int | None = None) -> str:
+        name = self.fresh(hint)
+        held = ty if count is None else f"[{count} x {ty}]"
+        self.allocas.append(f"  {name} = alloca {held}, align {align}")
+        return name
+
+    def dummy(self) -> str:
+        """A zeroed cell that is read where a guarded load must not happen."""
+        if self.dummy_cell is None:
+            name = self.dummy_cell = self.alloca("i64", "zero", 8)
+            self.allocas.append(f"  store i64 0, ptr {name}, align 8")
+        return self.dummy_cell
+
+    def forget(self, key: object) -> None:
+        """An array was written: what was read from it may have changed."""
+        if key in self.known:
+            del self.known[key]
+
+    # -- integers
+
+    def add(self, a: Int, b: Int) -> Int:
+        if isinstance(a, int):
+            if isinstance(b, int):
+                return a + b
+            a, b = b, a
+        if b == 0:
+            return a
+        if isinstance(b, str) and a > b:
+            a, b = b, a
+        return self.op("add i64 {0}, {1}", a, b)
+
+    def mul(self, a: Int, b: Int) -> Int:
+        if isinstance(a, int):
+            if isinstance(b, int):
+                return a * b
+            a, b = b, a
+        if b == 0:
+            return 0
+        if b == 1:
+            return a
+        return self.op("mul i64 {0}, {1}", a, b)
+
+    def sub(self, a: Int, b: Int) -> Int:
+        return self.add(a, self.mul(b, -1))
+
+    def floor_div(self, a: Int, n: int) -> Int:
+        """floor(a / n), n > 0."""
+        if n == 1:
+            return a
+        if isinstance(a, int):
+            return a // n
+        if n & (n - 1) == 0:
+            return self.op("ashr i64 {0}, {1}", a, n.bit_length() - 1)
+        quotient = self.op("sdiv i64 {0}, {1}", a, n)
+        rest = self.op("srem i64 {0}, {1}", a, n)
+        return self.add(quotient, self.op("ashr i64 {0}, 63", rest))
+
+    def ceil_div(self, a: Int, n: int) -> Int:
+        return self.floor_div(self.add(a, n - 1) if n > 1 else a, n)
+
+    def least(self, a: Int, b: Int) -> Int:
+        return self._pick("smin", a, b)
+
+    def greatest(self, a: Int, b: Int) -> Int:
+        return self._pick("smax", a, b)
+
+    def _pick(self, which: str, a: Int, b: Int) -> Int:
+        if isinstance(a, int) and isinstance(b, int):
+            return min(a, b) if which == "smin" else max(a, b)
+        if a == b:
+            return a
+        self.module.declare(f"llvm.{which}.i64", "i64", "i64, i64")
+        return self.op(f"call i64 @llvm.{which}.i64(i64 {{0}}, i64 {{1}})", a, b)
+
+    # -- affine expressions
+
+    def lin(self, e: Lin) -> Int:
+        """The value of `e`, in lane 0 where it depends on the lanes."""
+        total = e.const
+        names: list[tuple[int, str, int]] = []
+        env = self.env
+        for a, v in e.terms.items():
+            x: int | str | Lane
+            if isinstance(a, tuple):
+                x = self._floor(a)
+            else:
+                x = env[a]
+            if isinstance(x, int):
+                total += v * x
+            elif isinstance(x, str):
+                names.append((self.depth.get(x, 0), x, v))
+            else:
+                total += v * x.base
+        if not names:
+            return total
+        # outer ones first: partial sums then stand in outer loops
+        if len(names) > 1:
+            names.sort(key=_by_depth)
+        result: Int = 0
+        for _, x, v in names:
+            result = self.add(result, self.mul(x, v))
+        return self.add(result, total)
+
+    def _floor(self, a: FloorAtom) -> Int:
+        inner = self.lin(a[1])
+        quotient = self.floor_div(inner, a[2])
+        return quotient if a[0] == "//" else self.sub(inner, self.mul(quotient, a[2]))
+
+    def along_lanes(self, e: Lin) -> int | None:
+        """How much `e` grows from one lane to the next; None if not by a constant."""
+        lane = self.lane
+        if lane is None:
+            return 0
+        total = e.terms.get(lane, 0)
+        for a, v in e.terms.items():
+            if isinstance(a, tuple) and a[1].involves(lane):
+                step = self._floor_along_lanes(a)
+                if step is None:
+                    return None
+                total += v * step
+        return total
+
+    def _floor_along_lanes(self, a: FloorAtom) -> int | None:
+        """As `along_lanes`, of a floor: constant where no lane crosses a multiple."""
+        op, inner, n = a
+        step = self.along_lanes(inner)
+        if step is None:
+            return None
+        if step % n == 0:
+            return step // n if op == "//" else 0
+        first = self.lin(inner)
+        if not isinstance(first, int):
+            return None
+        last = first + step * (self.width - 1)
+        if first // n != last // n:
+            return None
+        return 0 if op == "//" else step
+
+    def lanes_of(self, e: Lin) -> str:
+        """The value of `e` in each lane, a vector of i64."""
+        step = self.along_lanes(e)
+        if step is not None:
+            return self.ramp(self.lin(e), step)
+        ty = f"<{self.width} x i64>"
+        flat = Lin({a: v for a, v in e.terms.items() if not self._crosses(a)}, e.const)
+        result = self.ramp(self.lin(flat), self.along_lanes(flat) or 0)
+        for a, v in e.terms.items():
+            if isinstance(a, tuple) and self._crosses(a):
+                x = self._floor_lanes(a)
+                if v != 1:
+                    x = self.op(f"mul {ty} {{0}}, splat (i64 {{1}})", x, v)
+                result = self.op(f"add {ty} {{0}}, {{1}}", result, x)
+        return result
+
+    def _crosses(self, a: Atom) -> bool:
+        return isinstance(a, tuple) and self._floor_along_lanes(a) is None
+
+    def _floor_lanes(self, a: FloorAtom) -> str:
+        op, inner, n = a
+        ty = f"<{self.width} x i64>"
+        x = self.lanes_of(inner)
+        if n & (n - 1) == 0:
+            if op == "%":
+                return self.op(f"and {ty} {{0}}, splat (i64 {{1}})", x, n - 1)
+            return self.op(f"ashr {ty} {{0}}, splat (i64 {{1}})", x, n.bit_length() - 1)
+        quotient = self.op(f"sdiv {ty} {{0}}, splat (i64 {{1}})", x, n)
+        rest = self.op(f"srem {ty} {{0}}, splat (i64 {{1}})", x, n)
+        below = self.op(f"ashr {ty} {{0}}, splat (i64 63)", rest)
+        if op == "//":
+            return self.op(f"add {ty} {{0}}, {{1}}", quotient, below)
+        lift = self.op(f"and {ty} {{0}}, splat (i64 {{1}})", below, n)
+        return self.op(f"add {ty} {{0}}, {{1}}", rest, lift)
+
+    def ramp(self, first: Int, step: Int) -> str:
+        """`first + step * lane` as a vector of i64."""
+        ty = f"<{self.width} x i64>"
+        if isinstance(step, int) and isinstance(first, int):
+            if step == 0:
+                return f"splat (i64 {first})"
+            return iota("i64", self.width, first, step)
+        if step == 0:
+            return self.spread(first, "i64")
+        if isinstance(step, int):
+            steps = iota("i64", self.width, 0, step)
+        else:
+            base = iota("i64", self.width)
+            steps = self.op(f"mul {ty} {{0}}, {{1}}", self.spread(step, "i64"), base)
+        return self.op(f"add {ty} {{0}}, {{1}}", self.spread(first, "i64"), steps)
+
+    def spread(self, x: Int, ty: str, width: int | None = None) -> str:
+        """A scalar in every lane."""
+        w = self.width if width is None else width
+        if not isinstance(x, str) or x[0] != "%":
+            return f"splat ({ty} {x})"
+        one = self.op(f"insertelement <{w} x {ty}> poison, {ty} {{0}}, i64 0", x)
+        return self.op(
+            f"shufflevector <{w} x {ty}> {{0}}, <{w} x {ty}> poison, <{w} x i32> zeroinitializer",
+            one,
+            hint="b",
+        )
+
+    # -- conditions
+
+    def both(self, a: str | None, b: str | None, width: int = 0) -> str | None:
+        """Both conditions; None stands for true."""
+        if a is None or b is None or a == b:
+            return b if a is None else a
+        ty = f"<{width} x i1>" if width else "i1"
+        return self.op(f"and {ty} {{0}}, {{1}}", a, b)
+
+    def holds(self, e: Lin) -> str | None:
+        """`e >= 0` in lane 0: None if it always holds."""
+        x = self.lin(e)
+        if isinstance(x, int):
+            return None if x >= 0 else "false"
+        return self.op("icmp sge i64 {0}, 0", x)
+
+    def conditions(self, facts: Iterable[Lin]) -> tuple[str | None, str | None]:
+        """Every `e >= 0` of `facts`: what all lanes share, and a mask for the rest."""
+        scalar: str | None = None
+        mask: str | None = None
+        for e in facts:
+            step = self.along_lanes(e)
+            if step == 0:
+                scalar = self.both(scalar, self.holds(e))
+            else:
+                mask = self.both(mask, self._lane_mask(e, step), self.width)
+        return scalar, mask
+
+    def _lane_mask(self, e: Lin, step: int | None) -> str | None:
+        """Lanes in which `e >= 0`."""
+        w = self.width
+        if step is None:
+            return self.op(f"icmp sge <{w} x i64> {{0}}, zeroinitializer", self.lanes_of(e))
+        first = self.lin(e)
+        if step < 0:  # lanes 0 .. floor(first / -step)
+            count = self.add(self.floor_div(first, -step), 1)
+        else:  # lanes ceil(-first / step) ..
+            count = self.mul(self.floor_div(first, step), -1)
+        count = self.greatest(self.least(count, w), 0)
+        if isinstance(count, int) and count == (w if step < 0 else 0):
+            return None
+        bits = 32 if w <= 16 else 16 if w <= 32 else 8 if w <= 64 else 16
+        ty = f"i{bits}"
+        short = self.op(f"trunc i64 {{0}} to {ty}", count) if isinstance(count, str) else count
+        test = "ult" if step < 0 else "uge"
+        ramp = iota(ty, w)
+        return self.op(
+            f"icmp {test} <{w} x {ty}> {ramp}, {{0}}", self.spread(short, ty), hint="m"
+        )
+
+    def mask_of(self, scalar: str | None, mask: str | None) -> str | None:
+        """One mask for a condition that all lanes share and one for each lane."""
+        if scalar is None:
+            return mask
+        return self.both(self.spread(scalar, "i1"), mask, self.width)
+
+    def any_lane(self, mask: str) -> str:
+        bits = self.op(f"bitcast <{self.width} x i1> {{0}} to i{self.width}", mask)
+        return self.op(f"icmp ne i{self.width} {{0}}, 0", bits)
+
+    def invert(self, mask: str, width: int) -> str:
+        if width:
+            return self.op(f"xor <{width} x i1> {{0}}, splat (i1 true)", mask)
+        return self.op("xor i1 {0}, true", mask)
+
+    # -- checks that fail when the code runs
+
+    def fail(self, status: int, *values: str) -> None:
+        """Record a failed check, here; the code goes on and its result is thrown away."""
+        self.fails = True
+        name = f"{self.module.name}.fail"
+        if name not in self.module.globals:
+            self.module.globals[name] = _FAIL.format(name=name)
+        given = (*values, "0", "0", "0", "0")[:4]
+        numbers = ", ".join(f"i64 {v}" for v in given)
+        self.emit(f"call void @{name}(ptr {self.status}, ptr {self.info}, i32 {status}, {numbers})")
+
+    def impossible(self, what: str) -> Exception:
+        return internal(f"cannot generate code: {what}", state=self.module.lowered_text())
+
+
+def _by_depth(x: tuple[int, str, int]) -> int:
+    return x[0]
+
+
+def iota(ty: str, width: int, first: int = 0, step: int = 1) -> str:
+    """`<i32 0, i32 1, ...>`."""
+    return "<" + ", ".join(f"{ty} {first + step * k}" for k in range(width)) + ">"
+
+
+# the first failure wins, in whichever thread
+_FAIL = """\
+define internal void @{name}(ptr %status, ptr %info, i32 %code, i64 %a, i64 %b, i64 %c, i64 %d) \
+cold noinline #0 {{
+entry:
+  %pair = cmpxchg ptr %status, i32 0, i32 %code acq_rel monotonic
+  %first = extractvalue {{ i32, i1 }} %pair, 1
+  br i1 %first, label %tell, label %done
+tell:
+  store i64 %a, ptr %info, align 8
+  %p1 = getelementptr i64, ptr %info, i64 1
+  store i64 %b, ptr %p1, align 8
+  %p2 = getelementptr i64, ptr %info, i64 2
+  store i64 %c, ptr %p2, align 8
+  %p3 = getelementptr i64, ptr %info, i64 3
+  store i64 %d, ptr %p3, align 8
+  br label %done
+done:
+  ret void
+}}"""

@@ -1,0 +1,145 @@
+"""Passes 4 and 5: allocations are rounded up to whole tiles, then needless guards go.
+
+"The full body serves the edge": a condition that is decided by the cell that an instance writes
+may be dropped where that cell is private and lies in the allocation. Then the extra instances
+write extra cells only, which nothing reads. Conditions on a reduction axis fail that test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tensorir.ir.affine import Lin
+from tensorir.ir.expr import Axis, Const, Expr, Op, Var, children
+from tensorir.ir.statement import Access, Array, Statement
+from tensorir.ir.stmt import Alloc, Block, For, If, Node, Run, Storage
+from tensorir.lower.boxes import Box, runs, span, touches, uses
+from tensorir.lower.cells import Cells, shape_of
+
+# Operations that may stop the program on operands that the declaration never gives them.
+_TRAPS = ("floordiv", "floormod", "truncdiv", "truncmod")
+
+
+def round_up(
+    node: Node, storages: Mapping[Array, Storage], box: Box, lanes: Mapping[Axis, int]
+) -> dict[Array, Storage]:
+    """Storages that hold the constant box of every guarded statement that writes them."""
+    out = dict(storages)
+    cells = Cells(out, box)
+    for run in runs(node):
+        for access in run.statement.writes:
+            storage = out.get(access.array)
+            index = cells.index(access, run)
+            if storage is None or index is None or not run.conds:
+                continue
+            extent = list(storage.extent)
+            for d, e in enumerate(cells.local(storage, index)):
+                s = span(e, box)
+                if s is not None and s[0] >= 0 and extent[d].is_const:
+                    extent[d] = Lin({}, max(extent[d].const, s[1] + 1))
+            if tuple(extent) != storage.extent:
+                own = {a: lanes[a] for a in storage.lanes}
+                shape = shape_of(tuple(extent), storage.dims, own)
+                out[access.array] = replace(storage, extent=tuple(extent), shape=shape)
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxed:
+    """Loops without needless guards; `dropped` keeps what each instance lost."""
+
+    node: Node
+    dropped: dict[Run, tuple[Lin, ...]]
+
+
+def relax(node: Node, cells: Cells, private: Mapping[tuple[Array, Statement], bool]) -> Relaxed:
+    """Drop conditions that the written cell decides; what only loads need becomes `read_conds`.
+
+    Also settles `Run.corner`: on entry it says that the loops are exact for the statement.
+    """
+    dropped: dict[Run, tuple[Lin, ...]] = {}
+    work = _Work(cells, private, dropped)
+    return Relaxed(work.go(node, {}, bent=False), dropped)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    cells: Cells
+    private: Mapping[tuple[Array, Statement], bool]
+    dropped: dict[Run, tuple[Lin, ...]]
+
+    def go(self, n: Node, fixed: Mapping[Axis, None], *, bent: bool) -> Node:
+        """`fixed` are the unrolled and vector axes around; `bent`: a bound depends on one."""
+        if isinstance(n, Block):
+            return Block(tuple(self.go(i, fixed, bent=bent) for i in n.items))
+        if isinstance(n, If):
+            return replace(n, body=self.go(n.body, fixed, bent=bent))
+        if isinstance(n, For):
+            if n.kind in ("unroll", "vectorize"):
+                fixed = {**fixed, n.axis: None}
+            elif n.hull or any(uses(e, fixed) for _, e in (*n.lower, *n.upper)):
+                bent = True
+            return replace(n, body=self.go(n.body, fixed, bent=bent))
+        assert not isinstance(n, Alloc)
+        return self.instance(n, fixed, bent=bent)
+
+    def instance(self, n: Run, fixed: Mapping[Axis, None], *, bent: bool) -> Run:
+        s = n.statement
+        move: list[Lin] = []
+        if n.conds and n.corner and not bent and self.may_relax(n):
+            move = [c for c in n.conds if self.decided(n, c)]
+        keep = tuple(c for c in n.conds if c not in move)
+        padded = all(self.cells.inside(a, n) for a in s.reads)
+        read_conds = () if padded else tuple(move)
+        corner = n.corner and not bent and all(_falls(c, fixed) for c in n.conds)
+        new = replace(n, conds=keep, read_conds=read_conds, corner=corner)
+        if move:
+            self.dropped[new] = tuple(move)
+        return new
+
+    def may_relax(self, n: Run) -> bool:
+        """Whether extra instances of a statement are harmless where they write extra cells."""
+        s = n.statement
+        return (
+            all(self.cells.inside(a, n) and self.private.get((a.array, s), True) for a in s.writes)
+            and all(a.exact for a in s.reads)
+            and not any(_may_trap(b) for b in s.bodies)
+        )
+
+    def decided(self, n: Run, c: Lin) -> bool:
+        """Whether each written array has an index that tells if `c` holds."""
+        return all(self.decided_by(n, c, a) for a in n.statement.writes)
+
+    def decided_by(self, n: Run, c: Lin, access: Access) -> bool:
+        storage = self.cells.storages[access.array]
+        index = self.cells.index(access, n)
+        assert index is not None
+        outside = {a: None for a in storage.outside}
+        for e in index:
+            for rest in (c - e, c + e):
+                if all(isinstance(a, Var) or a in outside for a in rest.atoms()):
+                    return True
+        return False
+
+
+def _falls(c: Lin, fixed: Mapping[Axis, None]) -> bool:
+    """Whether `c` is largest where the axes in `fixed` are 0."""
+    mine = [(a, v) for a, v in c.terms.items() if touches(a, fixed)]
+    return all(v < 0 and not isinstance(a, tuple) for a, v in mine)
+
+
+def _may_trap(e: Expr) -> bool:
+    seen: set[int] = set()
+
+    def look(x: Expr) -> bool:
+        if id(x) in seen:
+            return False
+        seen.add(id(x))
+        if isinstance(x, Op) and x.name in _TRAPS:
+            d = x.args[1]
+            if not x.dtype.is_float and not (isinstance(d, Const) and d.value not in (0, -1)):
+                return True
+        return any(look(y) for y in children(x))
+
+    return look(e)

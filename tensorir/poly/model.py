@@ -1,0 +1,123 @@
+"""A polyhedral program: statements, how loops enumerate them, buffers, and the order, a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from tensorir.ir.affine import Conj, Fact, Lin
+from tensorir.ir.expr import Axis, Var
+from tensorir.ir.statement import Array, Statement
+from tensorir.poly.tree import Tree
+
+ScopeName: TypeAlias = Literal["global", "local", "shared", "warp"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Placement:
+    """How the loops above a statement enumerate its instances. No isl inside.
+
+    `index` gives each iterator of the statement as an affine expression of `axes` (for people
+    and for code); `facts` relate iterators' root axes, present axes and `retired` ones (for
+    proofs): `root == f*o + i`, `0 <= i < f`. `roots` names the axis that an iterator equals.
+    """
+
+    stmt: Statement
+    axes: tuple[Axis, ...]
+    index: Mapping[Axis, Lin]
+    facts: Conj = ()
+    retired: tuple[Axis, ...] = ()
+    roots: Mapping[Axis, Axis] = field(default_factory=dict)
+
+    @staticmethod
+    def fresh(stmt: Statement, axes: tuple[Axis, ...]) -> Placement:
+        """Iterator k enumerated by axis k."""
+        roots = dict(zip(stmt.iters, axes, strict=True))
+        return Placement(stmt, axes, {i: Lin({a: 1}) for i, a in roots.items()}, (), (), roots)
+
+    def rename(self, axis: Axis, by: Axis) -> Placement:
+        """The same with `axis` called `by`: retire it and state that both are equal."""
+        return self.replace_axis(axis, (by,), Lin({by: 1}), (("eq", Lin({axis: 1, by: -1})),))
+
+    def replace_axis(
+        self, axis: Axis, new: tuple[Axis, ...], value: Lin, facts: tuple[Fact, ...]
+    ) -> Placement:
+        """`axis` retired in favour of `new`, where `axis == value` and `facts` hold."""
+        axes = tuple(x for a in self.axes for x in (new if a is axis else (a,)))
+        env: dict[Axis | Var, Lin] = {axis: value}
+        index = {i: e.subst(env) for i, e in self.index.items()}
+        kept = (*self.facts, *facts)
+        return Placement(self.stmt, axes, index, kept, (*self.retired, axis), self.roots)
+
+    def with_stmt(self, stmt: Statement) -> Placement:
+        """The same enumeration of a statement with the same iterators."""
+        return Placement(stmt, self.axes, self.index, self.facts, self.retired, self.roots)
+
+
+LayoutDim: TypeAlias = tuple[int, Literal["//", "%"] | None, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Buffer:
+    """Where a temporary array lives: one copy for each point of the axes `outside`.
+
+    `layout` lists storage dimensions (index dimension, None | "//" | "%", tile) over index minus
+    tile origin; None means row-major as declared. `pad_value` fills cells outside the footprint.
+    """
+
+    scope: ScopeName = "global"
+    outside: tuple[Axis, ...] = ()
+    layout: tuple[LayoutDim, ...] | None = None
+    pad_value: float | int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Requirement:
+    """Sizes that a call must refuse: where every fact of `refused` holds, with what to say."""
+
+    refused: Conj
+    message: str
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Program:
+    """Everything about a computation and its order.
+
+    Parameters
+    ----------
+    tree
+        The order.
+    placements
+        One for each statement, by name, in the textual order of first appearance.
+    buffers
+        One for each temporary array.
+    arrays
+        Inputs in the order of first appearance, then outputs, then temporaries.
+    sizes
+        Symbolic sizes, in the order of first appearance.
+    context
+        Facts about sizes that always hold (each is at least 0; what a schedule specialised).
+    requirements
+        What a call must refuse for its sizes.
+    """
+
+    tree: Tree
+    placements: Mapping[str, Placement]
+    buffers: Mapping[Array, Buffer]
+    arrays: tuple[Array, ...]
+    sizes: tuple[Var, ...]
+    context: Conj
+    requirements: tuple[Requirement, ...] = ()
+
+    def stmt(self, name: str) -> Statement:
+        return self.placements[name].stmt
+
+    def change(self, **fields: Any) -> Program:
+        """A copy with some fields replaced."""
+        now = {k: getattr(self, k) for k in Program.__dataclass_fields__}
+        return Program(**(now | fields))
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        return tuple(p.stmt for p in self.placements.values())

@@ -1,0 +1,184 @@
+"""Regions that placement and memory primitives ask for: what is touched, needed, copied, loaded.
+
+A region is a map from the axes outside (the loops down to the place that is asked about) to cells
+or instances. Facts that come from one are over iterators that the caller gives for those axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorir.ir.affine import Lin, Region
+from tensorir.ir.expr import Axis
+from tensorir.ir.statement import Access, Array, Statement
+from tensorir.poly import isl
+from tensorir.poly.isl import Map, Set, Sizes, dt
+from tensorir.poly.model import Program
+from tensorir.poly.relation import access_map, context_set
+
+# Sizes at which a hull is compared with what it surrounds, and how many points may be counted.
+_PROBE_SIZE = 17
+_PROBE_POINTS = 20_000
+
+
+def needed(stmt: Statement, cells: dict[Array, Map], sizes: Sizes) -> Map | None:
+    """Instances of `stmt` that write the wanted `cells`, at each outer point."""
+    found: Map | None = None
+    for w in stmt.writes:
+        wanted = cells.get(w.array)
+        if wanted is None:
+            continue
+        m = wanted.apply_range(access_map(stmt, w, sizes).reverse())
+        found = m if found is None else found.union(m)
+    return None if found is None else found.coalesce()
+
+
+def through(instances: Map, stmt: Statement, access: Access, sizes: Sizes) -> Map:
+    """Cells that `instances` of `stmt` touch through one access, at each outer point."""
+    return instances.apply_range(access_map(stmt, access, sizes))
+
+
+def union(a: Map | None, b: Map) -> Map:
+    """Both; `a` may be missing."""
+    return b if a is None else a.union(b).coalesce()
+
+
+def flat(m: Map) -> Set:
+    """The points (outer..., own...) of a region."""
+    return m.wrap().flatten()
+
+
+def region(m: Map, outer: Sequence[Axis], own: Sequence[Axis], sizes: Sizes) -> Region:
+    """A region as facts over `outer` and `own`."""
+    return isl.from_set(flat(m), (*outer, *own), sizes)
+
+
+def empty(m: Map, program: Program) -> bool:
+    """Whether nothing is in a region at any size that the program allows."""
+    return bool(m.intersect_params(context_set(program)).is_empty())
+
+
+def inside(a: Map, b: Map, program: Program) -> bool:
+    """Whether region `a` is part of `b` at every size that the program allows."""
+    return bool(a.intersect_params(context_set(program)).is_subset(b))
+
+
+def is_lower(
+    m: Map, dim: int, bound: Lin, outer: tuple[Axis, ...], program: Program
+) -> bool:
+    """Whether `bound`, affine in `outer`, is below or at dimension `dim` of every cell."""
+    cells = tuple(Axis("c") for _ in range(m.dim(dt.out)))
+    below: Region = ((("ge", bound - Lin({cells[dim]: 1}, 1)),),)
+    wrong = flat(m).intersect(isl.to_set((*outer, *cells), program.sizes, below))
+    return bool(wrong.intersect_params(context_set(program)).is_empty())
+
+
+def simplest(m: Map, within: Set, sizes: Sizes) -> tuple[Map, bool]:
+    """A region without disjunctions and strides where that is exact or adds only a few points.
+
+    Returns
+    -------
+    tuple of Map and bool
+        The region, and whether it holds more than was asked for.
+    """
+    m = m.coalesce()
+    pieces = m.get_basic_maps()
+    if len(pieces) == 1 and not pieces[0].dim(dt.div):
+        return m, False
+    if not pieces:
+        return m, False
+    hull = m.simple_hull().to_map().remove_divs().intersect_range(within)
+    hull = hull.intersect_domain(m.domain())
+    if hull.n_basic_map() > len(pieces):
+        return m, False
+    if hull.is_subset(m):
+        return hull, False
+    return (hull, True) if _few_more(m, hull, sizes) else (m, False)
+
+
+def _few_more(m: Map, hull: Map, sizes: Sizes) -> bool:
+    """Whether `hull` adds at most two points or a third, at one point of the outer axes."""
+    n = m.dim(dt.in_)
+    s, h = flat(m), flat(hull)
+    large = isl.params(sizes, tuple(("ge", Lin({v: 1}, -_PROBE_SIZE)) for v in sizes))
+    probe = s.intersect_params(large)
+    if probe.is_empty():
+        probe = s
+    found = isl.first_point(probe, sizes)
+    if found is None:
+        return False
+    values, point = found
+    counts = []
+    for x in (s, h):
+        x = isl.at_sizes(x, sizes, values)
+        for k in range(n):
+            x = x.fix_val(dt.set, k, isl.val(point[k]))
+        count = _count(x)
+        if count is None:
+            return False
+        counts.append(count)
+    return counts[1] - counts[0] <= max(2, counts[0] // 3)
+
+
+def _count(s: Set) -> int | None:
+    """The points of a set without sizes; None where they are too many to count."""
+    box = 1
+    for k in range(s.dim(dt.set)):
+        low, high = s.dim_min_val(k), s.dim_max_val(k)
+        if not (low.is_int() and high.is_int()):
+            return None
+        box *= high.to_python() - low.to_python() + 1
+    return s.count_val().to_python() if box <= _PROBE_POINTS else None
+
+
+def repeated(m: Map, program: Program) -> tuple[dict[str, int], list[int]] | None:
+    """An instance that two outer points need: sizes, then instance, first and second point."""
+    m = m.intersect_params(context_set(program))
+    if m.is_injective():
+        return None
+    n, k = m.dim(dt.in_), m.dim(dt.out)
+    back = m.reverse()
+    both = flat(back.flat_range_product(back))
+    found = None
+    for d in range(n):
+        axes = tuple(Axis("x") for _ in range(k + 2 * n))
+        first, second = axes[k : k + n], axes[k + n :]
+        same = tuple(("eq", Lin({first[e]: 1, second[e]: -1})) for e in range(d))
+        later = (*same, ("ge", Lin({second[d]: 1, first[d]: -1}, -1)))
+        s = both.intersect(isl.to_set(axes, program.sizes, (later,)))
+        found = isl.first_point(s, program.sizes, program.context)
+        if found is not None:
+            break
+    return found
+
+
+def clash(
+    m: Map, dim: int, apart: int, program: Program
+) -> tuple[dict[str, int], list[int]] | None:
+    """Two cells of one outer point that differ by `apart` in dimension `dim` alone: the first."""
+    n, k = m.dim(dt.in_), m.dim(dt.out)
+    axes = tuple(Axis("x") for _ in range(n + 2 * k))
+    first, second = axes[n : n + k], axes[n + k :]
+    facts = tuple(
+        ("eq", Lin({second[d]: 1, first[d]: -1}, -apart if d == dim else 0)) for d in range(k)
+    )
+    both = flat(m.flat_range_product(m))
+    s = both.intersect(isl.to_set(axes, program.sizes, (facts,)))
+    return isl.first_point(s, program.sizes, program.context)
+
+
+def hull_extent(m: Map, dim: int, program: Program) -> int | None:
+    """The constant number of values that dimension `dim` spans at any outer point, if known."""
+    n = m.dim(dt.in_)
+    only = isl.select(m, [dim]).intersect_params(context_set(program))
+    spread = only.flat_range_product(only)
+    s = flat(spread)
+    axes = tuple(Axis("x") for _ in range(n + 3))
+    gap: Region = ((("eq", Lin({axes[n + 2]: 1, axes[n + 1]: -1, axes[n]: 1})),),)
+    s = s.add_dims(dt.set, 1).intersect(isl.to_set(axes, program.sizes, gap))
+    s = s.project_out(dt.set, 0, n + 2)
+    s = s.project_out(dt.param, 0, s.dim(dt.param))
+    if s.is_empty():
+        return 0
+    high = s.dim_max_val(0)
+    return high.to_python() + 1 if high.is_int() else None

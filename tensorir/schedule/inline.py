@@ -1,0 +1,139 @@
+"""The body of one statement put into another, in place of the cells that it would have written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from tensorir.ir.affine import Conj, Lin, Region, subst_facts
+from tensorir.ir.build import cast
+from tensorir.ir.expr import Axis, Expr, Op, Ref, Var
+from tensorir.ir.index import from_lin
+from tensorir.ir.statement import Access, Index, May, Statement
+from tensorir.schedule.resolve import fail
+from tensorir.support.errors import UnsupportedError
+
+
+def inlined(consumer: Statement, producer: Statement, what: str) -> Statement:
+    """`consumer` with the producer's expression in place of each read of what that writes."""
+    slots = {w.array: k for k, w in enumerate(producer.writes)}
+    reads: list[Access] = []
+    value: dict[int, Expr] = {}
+    for k, r in enumerate(consumer.reads):
+        if r.array in slots:
+            continue
+        reads.append(r)
+        value[k] = Ref(len(reads) - 1, r.array.dtype)
+    known = {_key(r): n for n, r in enumerate(reads)}
+    for k, r in enumerate(consumer.reads):
+        if r.array not in slots:
+            continue
+        env = _cell(consumer, producer, r, slots[r.array], what)
+        refs: dict[int, Expr] = {}
+        for n, p in enumerate(producer.reads):
+            moved = _composed(p, env, r.guard, refs)
+            place = known.setdefault(_key(moved), len(reads))
+            if place == len(reads):
+                reads.append(moved)
+            refs[n] = Ref(place, p.array.dtype)
+        body = producer.bodies[slots[r.array]]
+        value[k] = cast(_rewritten(body, env, refs), r.array.dtype)
+    finished = [replace(r, index=_indices(r.index, {}, value)) for r in reads[: _kept(consumer, slots)]]
+    finished += reads[len(finished) :]
+    writes = tuple(replace(w, index=_indices(w.index, {}, value)) for w in consumer.writes)
+    bodies = tuple(_rewritten(b, {}, value) for b in consumer.bodies)
+    return replace(consumer, reads=tuple(finished), writes=writes, bodies=bodies)
+
+
+def _kept(consumer: Statement, slots: Mapping[object, int]) -> int:
+    return sum(r.array not in slots for r in consumer.reads)
+
+
+def _key(r: Access) -> object:
+    """What makes two reads one: the same cell under the same guard."""
+    if r.exact:
+        return (r.array, r.index, r.guard)
+    return r
+
+
+def _cell(
+    consumer: Statement, producer: Statement, r: Access, slot: int, what: str
+) -> dict[Axis | Var, Lin]:
+    """The producer's iterators for the cell that `r` reads."""
+    env: dict[Axis | Var, Lin] = {}
+    for to, at in zip(producer.writes[slot].index, r.index, strict=True):
+        if isinstance(at, May):
+            fail(
+                f"{what}: {consumer.name} reads {r.array.name} through an index that is not "
+                "affine; such a stage cannot be inlined",
+                cls=UnsupportedError,
+            )
+        assert isinstance(to, Lin)
+        it = next(iter(to.terms))
+        assert isinstance(it, Axis)
+        env[it] = at
+    return env
+
+
+def _composed(
+    p: Access, env: Mapping[Axis | Var, Lin], guard: Region, refs: Mapping[int, Expr]
+) -> Access:
+    """A read of the producer's, made by the consumer: both guards hold where it happens."""
+    inner: Region = tuple(subst_facts(c, env) for c in p.guard)
+    return Access(p.array, _indices(p.index, env, refs), _both(guard, inner))
+
+
+def _both(a: Region, b: Region) -> Region:
+    out: list[Conj] = []
+    for x in a:
+        for y in b:
+            joined = [f for f in dict.fromkeys((*x, *y)) if not _always(*f)]
+            out.append(tuple(joined))
+    return tuple(dict.fromkeys(out))
+
+
+def _always(kind: str, e: Lin) -> bool:
+    return e.is_const and (e.const >= 0 if kind == "ge" else e.const == 0)
+
+
+def _indices(
+    index: tuple[Index, ...], env: Mapping[Axis | Var, Lin], refs: Mapping[int, Expr]
+) -> tuple[Index, ...]:
+    return tuple(_index(i, env, refs) for i in index)
+
+
+def _index(i: Index, env: Mapping[Axis | Var, Lin], refs: Mapping[int, Expr]) -> Index:
+    if isinstance(i, Lin):
+        return i.subst(env)
+    low = i.lower.subst(env) if i.lower is not None else None
+    high = i.upper.subst(env) if i.upper is not None else None
+    return May(_rewritten(i.value, env, refs), low, high)
+
+
+def _rewritten(e: Expr, env: Mapping[Axis | Var, Lin], refs: Mapping[int, Expr]) -> Expr:
+    """`e` with iterators and reads replaced; shared parts stay shared."""
+    done: dict[int, Expr] = {}
+
+    def go(x: Expr) -> Expr:
+        out = done.get(id(x))
+        if out is None:
+            out = done[id(x)] = _one(x, env, refs, go)
+        return out
+
+    return go(e)
+
+
+def _one(
+    x: Expr,
+    env: Mapping[Axis | Var, Lin],
+    refs: Mapping[int, Expr],
+    go: Callable[[Expr], Expr],
+) -> Expr:
+    if isinstance(x, Ref):
+        return refs.get(x.slot, x)
+    if isinstance(x, Axis):
+        return from_lin(env[x]) if x in env else x
+    if isinstance(x, Op):
+        args = tuple(map(go, x.args))
+        return x if all(a is b for a, b in zip(args, x.args, strict=True)) else Op(x.name, args, x.dtype)
+    return x

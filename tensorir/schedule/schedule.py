@@ -1,0 +1,272 @@
+"""The schedule: a program, the step that led to it, and the primitives as methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tensorir.ir.expr import Axis
+from tensorir.ir.tensor import Tensor
+from tensorir.poly import declare, tree
+from tensorir.poly.model import Program
+from tensorir.schedule import loop_ops, nest_ops, parallel_ops, resolve, text
+from tensorir.schedule import trace as traces
+from tensorir.schedule.explain import Legality
+from tensorir.schedule.primitive import PRIMITIVES, Step
+from tensorir.support import display
+from tensorir.support.diagnostics import Message, caller
+from tensorir.support.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    IllegalSchedule,
+    ScheduleError,
+    UnsupportedError,
+    full_text,
+)
+from tensorir.support.names import hint
+from tensorir.support.tracebacks import user_api
+
+__all__ = ["Schedule", "schedule"]
+
+
+class Schedule:
+    """How a computation runs: its loops, their order, what is kept where. Never changes.
+
+    Each primitive is a method that returns a new schedule and leaves this one as it is. A step
+    that would change the result is refused with the two instances that show it.
+
+    Attributes
+    ----------
+    program : Program
+        Statements, loops, buffers.
+    outputs : tuple of Tensor
+        What is computed.
+    parent : Schedule or None
+        The schedule before the last step.
+    step : Step or None
+        The last step.
+    """
+
+    __slots__ = ("program", "outputs", "parent", "step", "__weakref__")
+    program: Program
+    outputs: tuple[Tensor, ...]
+    parent: Schedule | None
+    step: Step | None
+
+    def __init__(
+        self,
+        program: Program,
+        outputs: tuple[Tensor, ...],
+        parent: Schedule | None = None,
+        step: Step | None = None,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "program", program)
+        put(self, "outputs", outputs)
+        put(self, "parent", parent)
+        put(self, "step", step)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise ArgumentError(
+            f"a schedule cannot be changed: {name!r} was assigned to; each primitive returns a "
+            f"new schedule, as in s = s.split('i', 8)"
+        )
+
+    def __delattr__(self, name: str) -> None:
+        raise ArgumentError("a schedule cannot be changed")
+
+    # -- loops
+    split = loop_ops.split
+    tile = nest_ops.tile
+    fuse = loop_ops.fuse
+    reorder = nest_ops.reorder
+    # -- how a loop runs
+    unroll = parallel_ops.unroll
+    vectorize = parallel_ops.vectorize
+    parallel = parallel_ops.parallel
+
+    # -- steps
+    @property
+    def next_number(self) -> int:
+        """The number of the step that comes next."""
+        return self.step.number + 1 if self.step is not None else 1
+
+    def then(self, program: Program, step: Step) -> Schedule:
+        """The schedule after one more step."""
+        return Schedule(program, self.outputs, self, step)
+
+    @property
+    def trace(self) -> traces.Trace:
+        """The steps that led here, numbered, each with the line that asked for it."""
+        return traces.of(self)
+
+    @user_api
+    def undo(self, steps: int = 1) -> Schedule:
+        """The schedule as it was `steps` steps ago.
+
+        Raises
+        ------
+        ScheduleError
+            There were not that many steps.
+        """
+        number = resolve.positive(steps, "steps", primitive="undo")
+        have = self.next_number - 1
+        if number > have:
+            resolve.fail(f"undo: {number} steps back, but this schedule has {have}")
+        return self.at(have - number)
+
+    @user_api
+    def at(self, number: int) -> Schedule:
+        """The schedule after step `number`; 0 is the declaration's own order."""
+        have = self.next_number - 1
+        if isinstance(number, bool) or not isinstance(number, int):
+            resolve.fail(
+                f"at: the number of a step is an integer, not {number!r:.60}",
+                cls=ArgumentTypeError,
+            )
+        if not 0 <= number <= have:
+            resolve.fail(f"at: no step {number}; the steps are 0 to {have}")
+        s: Schedule = self
+        while s.next_number - 1 > number:
+            assert s.parent is not None
+            s = s.parent
+        return s
+
+    # -- questions
+    @user_api
+    def check(self, primitive: str, *args: Any, **kwargs: Any) -> Legality:
+        """Whether a step is allowed, as a verdict that is true or false; nothing is raised.
+
+        Examples
+        --------
+        >>> import tensorir as tir
+        >>> A = tir.placeholder((8, 8), name="A")
+        >>> B = tir.compute((8, 8), lambda i, j: A[i, j] + 1.0, name="B")
+        >>> s = tir.schedule(B)
+        >>> bool(s.check("reorder", "j", "i"))
+        True
+        """
+        apply = _primitive(primitive)
+        try:
+            after = apply(self, *args, **kwargs)
+        except IllegalSchedule as error:
+            return Legality(
+                False, str(error), error.witness, error.suggestions, text=full_text(error)
+            )
+        except (ArgumentError, ArgumentTypeError, UnsupportedError) as error:
+            return Legality(False, str(error), text=full_text(error))
+        made = [x.step for x in _between(self, after)]
+        return Legality(True, reassociates=any(x is not None and x.reassociates for x in made))
+
+    @user_api
+    def explain(self, primitive: str, *args: Any, **kwargs: Any) -> str:
+        """What a step would do, or why it is refused: the sentence, the instances, the loops."""
+        apply = _primitive(primitive)
+        try:
+            after = apply(self, *args, **kwargs)
+        except IllegalSchedule as error:
+            return full_text(error)
+        except (ArgumentError, ArgumentTypeError, UnsupportedError) as error:
+            return full_text(error)
+        return text.accepted(self, after)
+
+    @user_api
+    def diff(self, other: Schedule | None = None) -> str:
+        """What changed in the loops: since the last step, or from `other` to this."""
+        if other is None:
+            other = self.parent if self.parent is not None else self
+        if not isinstance(other, Schedule):
+            resolve.fail(
+                f"diff: another schedule is needed, not {other!r:.60}", cls=ArgumentTypeError
+            )
+        return text.diff(other, self)
+
+    @user_api
+    def loops(self) -> str:
+        """The loop nest as text, with exact bounds."""
+        return text.loops(self.program)
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The axes of all loops, outer before inner."""
+        return tuple(x.axis for x in tree.loops(self.program.tree))
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The names of the stages, in the order in which they run."""
+        return tuple(resolve.stages(self.program))
+
+    # -- showing
+    def __repr__(self) -> str:
+        return display.text(self)
+
+    def _repr_html_(self) -> str:
+        return display.html(self)
+
+    def _reproducer_(self) -> str:
+        return f"{self.trace}\n\n{text.loops(self.program)}"
+
+
+def _primitive(name: object) -> Callable[..., Schedule]:
+    if not isinstance(name, str):
+        raise Message(
+            f"a primitive is named by a string, not {name!r:.60}", caller()
+        ).error(ArgumentTypeError)
+    if name not in PRIMITIVES:
+        raise Message(
+            f"there is no primitive {name!r}{hint(name, PRIMITIVES)}", caller()
+        ).error(ScheduleError)
+    return PRIMITIVES[name]
+
+
+def _between(first: Schedule, last: Schedule) -> list[Schedule]:
+    """The schedules after `first`, up to `last`."""
+    out = []
+    s: Schedule | None = last
+    while s is not None and s is not first:
+        out.append(s)
+        s = s.parent
+    return out[::-1]
+
+
+@user_api
+def schedule(*tensors: Tensor) -> Schedule:
+    """The schedule of a computation, at first in the order of its declaration.
+
+    Parameters
+    ----------
+    *tensors : Tensor
+        The outputs; everything that they need belongs to the schedule.
+
+    Raises
+    ------
+    ArgumentTypeError, ArgumentError
+        No tensor was given, or something else was, or one that nothing computes.
+
+    Examples
+    --------
+    >>> import tensorir as tir
+    >>> A = tir.placeholder((4, 8), name="A")
+    >>> B = tir.compute((4, 8), lambda i, j: A[i, j] * 2.0, name="B")
+    >>> print(tir.schedule(B).loops())
+    for i in 0..4
+      for j in 0..8
+        B[i, j] = A[i, j] * 2
+    """
+    if not tensors:
+        raise Message("schedule: give it at least one tensor to compute", caller()).error(
+            ArgumentError
+        )
+    for t in tensors:
+        if not isinstance(t, Tensor):
+            raise Message(
+                f"schedule: expected tensors, not {type(t).__name__} {t!r:.60}", caller()
+            ).error(ArgumentTypeError)
+        if t.op is None:
+            raise Message(
+                f"schedule: {t.name!r} is an input, nothing computes it", caller()
+            ).error(ArgumentError)
+    return Schedule(declare.program(tensors), tensors)
+
+
+display.register(Schedule, text=lambda s: text.loops(s.program))

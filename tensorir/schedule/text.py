@@ -1,0 +1,200 @@
+"""A schedule as text: its loop nest with exact bounds, and the difference of two.
+
+    for io in 0..4  # parallel
+      for ii in 0..min(8, n - 8*io)
+        B[8*io + ii] = A[8*io + ii] + 1
+
+A range does not include its end. A comment tells how a loop runs; a guard stands where the loops
+alone do not say which instances there are.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tensorir.ir.affine import Conj, Lin, Region, fact_text, floordiv
+from tensorir.ir.expr import Axis, Var
+from tensorir.ir.printer import statement_text
+from tensorir.ir.statement import Array
+from tensorir.ir.stmt import Bound
+from tensorir.poly import ranges, tree
+from tensorir.poly.isl import BudgetExceeded
+from tensorir.poly.model import Program
+from tensorir.poly.ranges import NestBounds, Span
+from tensorir.poly.tree import Loop, Seq, Tree
+from tensorir.schedule import resolve
+
+if TYPE_CHECKING:
+    from tensorir.schedule.schedule import Schedule
+
+__all__ = ["Line", "accepted", "diff", "lines", "loops"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a nest, and the loop or the statement that it shows."""
+
+    text: str
+    axis: Axis | None = None
+    stmt: str | None = None
+
+
+def loops(program: Program) -> str:
+    """The whole nest."""
+    return "\n".join(x.text for x in lines(program))
+
+
+def lines(program: Program) -> list[Line]:
+    """The nest line by line, outer before inner."""
+    try:
+        bounds = ranges.nest_bounds(program)
+    except BudgetExceeded:
+        bounds = None
+    shown = _Shown(program, bounds)
+    out = [Line(shown.alloc(a)) for a in shown.kept(None)]
+    return [*out, *shown.go(program.tree, 0)]
+
+
+class _Shown:
+    def __init__(self, program: Program, bounds: NestBounds | None) -> None:
+        self.program, self.bounds = program, bounds
+        self.names: dict[Axis | Var, str] = {
+            x.axis: resolve.reference(program, x.axis) for x in tree.loops(program.tree)
+        }
+
+    def name(self, a: Axis | Var) -> str:
+        return self.names.get(a, a.name)
+
+    def go(self, t: Tree, depth: int) -> Iterator[Line]:
+        indent = "  " * depth
+        if isinstance(t, Seq):
+            for x in t.items:
+                yield from self.go(x, depth)
+        elif isinstance(t, Loop):
+            yield Line(f"{indent}for {self.name(t.axis)} in {self.range(t)}{kind(t)}", t.axis)
+            for a in self.kept(t.axis):
+                yield Line(f"{indent}  {self.alloc(a)}")
+            yield from self.go(t.body, depth + 1)
+        else:
+            yield from self.statement(t.stmt, indent)
+
+    def statement(self, name: str, indent: str) -> Iterator[Line]:
+        p = self.program.placements[name]
+        text = statement_text(p.stmt, p.index, self.name)
+        guard: Region = ((),)
+        if self.bounds is not None:
+            if name not in self.bounds.guards:
+                yield Line(f"{indent}{text}  # never runs", None, name)
+                return
+            guard = self.bounds.guards[name]
+        if guard != ((),):
+            yield Line(f"{indent}if {self.condition(guard)}")
+            indent += "  "
+        yield Line(f"{indent}{text}", None, name)
+
+    def condition(self, region: Region) -> str:
+        parts = [" and ".join(self.fact(c)) for c in region]
+        return parts[0] if len(parts) == 1 else " or ".join(f"({p})" for p in parts)
+
+    def fact(self, conj: Conj) -> list[str]:
+        return [fact_text(f, self.name) for f in conj] or ["True"]
+
+    def range(self, t: Loop) -> str:
+        span = self.bounds.loops.get(t.axis) if self.bounds is not None else None
+        if span is None:
+            return "?" if self.bounds is None else "0..0"
+        return range_text(span, self.name)
+
+    def kept(self, at: Axis | None) -> list[Array]:
+        """The buffers that exist once for each point of the loop `at` and those outside it."""
+        if at is None:
+            return [a for a, b in self.program.buffers.items() if _told(b.scope, b.outside)]
+        found = []
+        for a, b in self.program.buffers.items():
+            outside = set(b.outside)
+            if at in outside:
+                inside = tree.find(self.program.tree, at)
+                assert inside is not None
+                if not any(x.axis in outside for x in tree.loops(inside.body)):
+                    found.append(a)
+        return found
+
+    def alloc(self, a: Array) -> str:
+        return f"alloc {a.name}: {a.dtype} in {self.program.buffers[a].scope}"
+
+
+def _told(scope: str, outside: tuple[Axis, ...]) -> bool:
+    return not outside and scope != "global"
+
+
+def kind(t: Loop) -> str:
+    """`  # parallel`, `  # vectorize 8`, or nothing for a serial loop."""
+    if t.kind == "serial":
+        return ""
+    detail = t.bind if t.kind == "bind" else t.width if t.kind == "vectorize" else None
+    return f"  # {t.kind}" if detail is None else f"  # {t.kind} {detail}"
+
+
+def range_text(span: Span, name: object = None) -> str:
+    """`0..min(8, n - 8*io)`."""
+    call = name if callable(name) else None
+    low = [ceil_of(b).text(call) for b in span.lower]
+    high = [end_of(b).text(call) for b in span.upper]
+    words = ("min", "max") if span.hull else ("max", "min")
+    return f"{_one(low, words[0])}..{_one(high, words[1])}"
+
+
+def _one(texts: list[str], word: str) -> str:
+    texts = list(dict.fromkeys(texts))
+    if len(texts) > 1:
+        return f"{word}({', '.join(texts)})"
+    return f"({texts[0]})" if " " in texts[0] and texts[0][0] != "(" else texts[0]
+
+
+def ceil_of(bound: Bound) -> Lin:
+    """ceil(e / c)."""
+    c, e = bound
+    return floordiv(e + (c - 1), c)
+
+
+def end_of(bound: Bound) -> Lin:
+    """floor(e / c) + 1: the end of a range that includes it."""
+    c, e = bound
+    return floordiv(e + c, c)
+
+
+# -- two schedules
+
+
+def diff(old: Schedule, new: Schedule) -> str:
+    """The loops of both, with what went and what came; "" where they are the same."""
+    a, b = (loops(s.program).splitlines() for s in (old, new))
+    if a == b:
+        return ""
+    found = difflib.unified_diff(a, b, _title(old), _title(new), n=max(len(a), len(b)), lineterm="")
+    return "\n".join(x for x in found if not x.startswith("@@"))
+
+
+def _title(s: Schedule) -> str:
+    return f"step {s.step}" if s.step is not None else "declaration"
+
+
+def accepted(before: Schedule, after: Schedule) -> str:
+    """What an allowed step does: a sentence, its notes, and the loops that change."""
+    steps = []
+    s: Schedule | None = after
+    while s is not None and s is not before:
+        if s.step is not None:
+            steps.append(s.step)
+        s = s.parent
+    steps.reverse()
+    rounding = any(x.reassociates for x in steps)
+    ends = (
+        "may change the rounding of a reduction" if rounding else "keeps every result bit for bit"
+    )
+    out = [f"{'; '.join(x.text for x in steps)} is allowed, and {ends}."]
+    out += [f"  {n}" for x in steps for n in x.notes]
+    return "\n".join([*out, "", diff(before, after) or loops(after.program)])

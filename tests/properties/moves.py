@@ -1,0 +1,80 @@
+"""Random schedules through the public primitives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import tensorir as tir
+from tensorir.schedule.resolve import reference
+from tensorir.support.errors import IllegalSchedule, InternalError, TensorIRError
+
+FACTORS = (2, 3, 4, 5, 8)
+
+
+def request(s: tir.Schedule, rng: Random) -> tuple[str, tuple[object, ...], dict[str, object]]:
+    """A random request, sensible or not."""
+    axes = [reference(s.program, a) for a in s.axes]
+    pick = lambda: rng.choice(axes)  # noqa: E731
+    stage = rng.choice(s.stages)
+    arrays = [a.name for a in s.program.arrays]
+    name = rng.choice(
+        ["split"] * 4 + ["reorder"] * 4 + ["vectorize"] * 3 + ["unroll"] * 2 + ["parallel"] * 2
+        + ["tile", "fuse", "compute_at", "compute_at", "compute_inline", "compute_root"]
+        + ["cache_read", "cache_write", "cache_read", "cache_write", "transform_layout"]
+        + ["set_scope", "rfactor", "vector_reduce", "decompose_reduction", "init_at"]
+    )  # fmt: skip
+    f, g = rng.choice(FACTORS), rng.choice(FACTORS)
+    if name == "split":
+        return name, (pick(), f), {"tail": rng.choice(["auto", "auto", "cut", "guard"])}
+    if name == "reorder":
+        return name, tuple(rng.sample(axes, min(len(axes), rng.randint(2, 4)))), {}
+    if name == "vectorize":
+        return name, (pick(),), {"width": rng.choice([2, 4, 8, 16])}
+    if name in ("unroll", "parallel", "rfactor"):
+        return name, (pick(),), {}
+    if name == "tile":
+        return name, (pick(), pick(), f, g), {}
+    if name == "fuse":
+        return name, (pick(), pick()), {}
+    if name in ("compute_at", "decompose_reduction", "init_at"):
+        return name, (stage, pick()), {}
+    if name in ("compute_inline", "compute_root"):
+        return name, (stage,), {}
+    if name == "cache_read":
+        return name, (rng.choice(arrays), rng.choice(["global", "local"])), {"at": pick()}
+    if name == "cache_write":
+        init = rng.choice([{}, {}, {"init": "identity"}])
+        return name, (rng.choice(arrays), rng.choice(["local", "global"])), {"at": pick(), **init}
+    if name == "transform_layout":
+        maps = [
+            lambda *i: i[::-1],
+            lambda *i: (i[0] // 4, *i[1:], i[0] % 4),
+            lambda *i: (i[-1] // 4, *i[:-1], i[-1] % 4),
+        ]
+        return name, (rng.choice(arrays), rng.choice(maps)), {}
+    if name == "set_scope":
+        return name, (rng.choice(arrays), rng.choice(["local", "global"])), {}
+    return name, (pick(),), {"width": rng.choice([4, 8]), "accumulators": rng.choice([1, 2])}
+
+
+def random_schedule(s: tir.Schedule, rng: Random, steps: int, counts: Counter[str]) -> tir.Schedule:
+    """`s` after up to `steps` accepted random steps; only the library's own refusals may occur."""
+    tries = 0
+    done = 0
+    while done < steps and tries < 6 * steps:
+        tries += 1
+        name, args, kwargs = request(s, rng)
+        try:
+            s = getattr(s, name)(*args, **kwargs)
+        except InternalError:
+            raise
+        except IllegalSchedule:
+            counts[f"{name} illegal"] += 1
+            continue
+        except TensorIRError:
+            counts[f"{name} malformed"] += 1
+            continue
+        counts[f"{name} done"] += 1
+        done += 1
+    return s
