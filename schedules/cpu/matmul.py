@@ -99,6 +99,10 @@ def matmul(
     s = s.split(f"panel_a.{k}", lanes, into=("ak", "akl")).reorder("ai", "ak", "akl", "al")
     s = s.vectorize("akl", width=lanes).unroll("al")
     s = s.vectorize("ji", width=lanes).unroll("ii")
+    # where the depth is one panel, nothing is loaded back
+    for copy in (f"tile.load.{j}", f"tile.store.{j}"):
+        if any(a.name == copy for a in s.axes):
+            s = s.vectorize(copy, width=lanes)
     if parallel:
         s = s.parallel("ic")
     return s

@@ -100,7 +100,7 @@ def _flatten(em: Emitter, access: Access, run: Run) -> Flat:
     if at is None:
         raise em.impossible(f"{access.array.name} is used outside its allocation")
     lowered = em.module.lowered
-    cells = lowered.cell(access, run.args)
+    cells = lowered.cell(access, run)
     mays: list[tuple[int, May]] = []
     if cells is None:
         env: dict[Axis | Var, Lin] = dict(zip(run.statement.iters, run.args, strict=True))

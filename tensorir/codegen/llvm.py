@@ -6,6 +6,7 @@ which compiles at a time. A fork waits until no thread is inside, so that a chil
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import os
 import threading
@@ -29,6 +30,7 @@ __all__ = [
     "data_layout",
     "host",
     "link",
+    "require_runs_here",
     "runs_here",
     "version",
 ]
@@ -37,10 +39,13 @@ __all__ = [
 # accumulators, written as allocas, into registers. More passes cost time and gain nothing.
 PIPELINE = ("sroa",)
 _CODEGEN_LEVEL = 3
+_LIBRARIES_A_LINKER = 64
 
 _lock = threading.RLock()
 _serial = itertools.count()
 _discarded: deque[Any] = deque()
+_exiting: list[bool] = []
+atexit.register(_exiting.append, True)
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -88,7 +93,8 @@ def version() -> str:
         binding = _binding()
         import llvmlite
 
-        return f"llvmlite {llvmlite.__version__}, LLVM {'.'.join(map(str, binding.llvm_version_info))}"
+        llvm = ".".join(map(str, binding.llvm_version_info))
+        return f"llvmlite {llvmlite.__version__}, LLVM {llvm}"
 
 
 @cache
@@ -124,9 +130,7 @@ def runs_here(target: Target) -> str | None:
         return f"it is for {target.triple}, this machine is {here.triple}"
     have = frozenset(here.features.split(","))
     missing = [
-        word[1:]
-        for word in target.features.split(",")
-        if word.startswith("+") and word not in have
+        word[1:] for word in target.features.split(",") if word.startswith("+") and word not in have
     ]
     return f"this machine ({here.cpu}) lacks {', '.join(missing)}" if missing else None
 
@@ -197,8 +201,10 @@ def _compile(
         finally:
             context.close()
     if timings is not None:
-        phases = zip(("parse", "verify", "optimize", "codegen"), (t0, t1, t2, t3), (t1, t2, t3, t4))
-        timings.update((name, 1e3 * (end - start)) for name, start, end in phases)
+        ends = {"parse": t1, "verify": t2, "optimize": t3, "codegen": t4}
+        starts = (t0, t1, t2, t3)
+        for (phase, end), start in zip(ends.items(), starts, strict=True):
+            timings[phase] = 1e3 * (end - start)
     return result
 
 
@@ -215,16 +221,24 @@ def _optimize(module: Any, machine: Any, passes: Sequence[str]) -> None:
     manager.run(module, builder)
 
 
-@cache
-def _jit() -> Any:
-    binding = _binding()
-    here = host()
-    jit = binding.create_lljit_compiler(
-        _machine(here.triple, here.cpu, here.features), use_jit_link=True, suppress_errors=True
-    )
-    # lives as long as the process: at exit the order in which objects go is not ours to choose
-    jit._owned = True
-    return jit
+class _Linkers:
+    """The linker in use. ORC keeps some kilobytes for each library that was ever linked, until it
+    goes itself: so a new one takes over now and then, and an old one goes with its last library."""
+
+    current: Any = None
+    left = 0
+
+    @classmethod
+    def take(cls) -> Any:
+        if not cls.left:
+            here = host()
+            machine = _machine(here.triple, here.cpu, here.features)
+            cls.current = _binding().create_lljit_compiler(
+                machine, use_jit_link=True, suppress_errors=True
+            )
+            cls.left = _LIBRARIES_A_LINKER
+        cls.left -= 1
+        return cls.current
 
 
 class Library:
@@ -233,18 +247,21 @@ class Library:
     `library[name]` is the address of an exported symbol.
     """
 
-    __slots__ = ("__weakref__", "_addresses", "_tracker")
+    __slots__ = ("__weakref__", "_addresses", "_linker", "_tracker")
 
-    def __init__(self, tracker: Any, exports: Sequence[str]) -> None:
+    def __init__(self, tracker: Any, linker: Any, exports: Sequence[str]) -> None:
         self._tracker = tracker
+        self._linker = linker
         self._addresses = {name: int(tracker[name]) for name in exports}
 
     def __getitem__(self, name: str) -> int:
         return self._addresses[name]
 
-    def __del__(self) -> None:
+    def __del__(self, _exiting: list[bool] = _exiting) -> None:
+        if _exiting:
+            return  # the system takes everything back; LLVM may be half gone already
         # the collector may come while some thread is inside LLVM: never wait for a lock here
-        _discarded.append(self._tracker)
+        _discarded.append((self._tracker, self._linker))
         if _lock.acquire(blocking=False):
             try:
                 _drain()
@@ -255,7 +272,7 @@ class Library:
 def _drain() -> None:
     while True:
         try:
-            tracker = _discarded.popleft()
+            tracker, _linker = _discarded.popleft()
         except IndexError:
             return
         tracker.close()
@@ -271,7 +288,7 @@ def link(object_code: bytes, exports: Sequence[str], imports: Mapping[str, int])
     exports
         Symbols whose addresses are wanted.
     imports
-        Addresses of symbols that it needs. What is not among them is looked up in the process.
+        Addresses of all symbols that it needs.
 
     Raises
     ------
@@ -281,18 +298,19 @@ def link(object_code: bytes, exports: Sequence[str], imports: Mapping[str, int])
     with _lock:
         _drain()
         builder = _binding().JITLibraryBuilder()
-        builder.add_object_img(object_code).add_current_process()
+        builder.add_object_img(object_code)
         for name, address in imports.items():
             builder.import_symbol(name, address)
         for name in exports:
             builder.export_symbol(name)
         try:
-            tracker = builder.link(_jit(), f"tensorir-{os.getpid()}-{next(_serial)}")
+            linker = _Linkers.take()
+            tracker = builder.link(linker, f"tensorir-{next(_serial)}")
         except RuntimeError as problem:
             needs = f"exports {list(exports)}, imports {list(imports)}"
             message = f"compiled code could not be linked: {' '.join(str(problem).split())[:300]}"
             raise internal(message, state=needs, cause=problem) from problem
-        return Library(tracker, exports)
+        return Library(tracker, linker, exports)
 
 
 def require_runs_here(target: Target) -> None:

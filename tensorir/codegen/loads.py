@@ -137,7 +137,7 @@ def _row_zero(em: Emitter, needs: tuple[Lin, ...], flat: Flat, spot: Spot) -> Sp
 
 
 def _load_register(em: Emitter, flat: Flat) -> Val:
-    name, single, step = register_of(em, flat)
+    name, single, _ = register_of(em, flat)
     home = flat.home
     width = home.register or 0
     found = em.known.setdefault(name, {}).get("value")

@@ -31,7 +31,7 @@ def store(em: Emitter, flat: Flat, spot: Spot | None, value: Val, mask: str | No
 
 
 def _store_register(em: Emitter, flat: Flat, value: Val, mask: str | None) -> None:
-    name, single, step = register_of(em, flat)
+    name, single, _ = register_of(em, flat)
     home, width = flat.home, flat.home.register or 0
     ty = f"<{width} x {home.value}>" if width else home.value
     text, is_vector = value
@@ -41,7 +41,8 @@ def _store_register(em: Emitter, flat: Flat, value: Val, mask: str | None) -> No
     if (mask is not None and width) or single is not None:
         old = known.get("value") or (em.now(f"load {ty}, ptr {name}, align 64"), bool(width))
         if single is not None:
-            text = em.op(f"insertelement {ty} {{0}}, {home.value} {{1}}, i64 {single}", old[0], text)
+            form = f"insertelement {ty} {{0}}, {home.value} {{1}}, i64 {single}"
+            text = em.op(form, old[0], text)
         else:
             assert mask is not None
             text = em.op(
@@ -89,7 +90,8 @@ def _store_lanes(em: Emitter, home: Home, spot: Spot, text: str, mask: str | Non
             em.known[home.key] = {(at, 1, None, None): (text, True)}
     elif plain and spot.lane == -1:
         turned = None if mask is None else reverse(em, "i1", mask)
-        _write(em, home, gep(em, home.memory, at, 1 - em.width), reverse(em, home.memory, raw), turned)
+        first = gep(em, home.memory, at, 1 - em.width)
+        _write(em, home, first, reverse(em, home.memory, raw), turned)
     else:
         _scatter(em, home, at, spot, raw, mask)
 
@@ -138,14 +140,21 @@ def _waits(em: Emitter, spot: Spot) -> bool:
 def _wait(em: Emitter, home: Home, spot: Spot, text: str) -> None:
     assert em.pending is not None
     base = gep(em, home.memory, spot.pointer, spot.offset)
-    key = (base, spot.lane, home.key)
+    key = (base, spot.lane, home.key, em.width)
     mine = em.pending.get(key)
-    if mine is None or spot.const in mine:
+    if mine is None or any(_meet(c - spot.const, spot.lane, em.width) for c in mine):
         flush_key(em, home.key)
         mine = em.pending.setdefault(key, {})
     mine[spot.const] = text
     em.pending_homes[home.key] = home
     em.forget(home.key)
+
+
+def _meet(apart: int, stride: Int, width: int) -> bool:
+    """Whether two vectors of one stride, `apart` elements from each other, share an element."""
+    if isinstance(stride, str):
+        return apart == 0
+    return apart % stride == 0 and abs(apart) < stride * width
 
 
 def flush_key(em: Emitter, key: object) -> None:
@@ -159,11 +168,13 @@ def flush(em: Emitter) -> None:
     if not em.pending:
         return
     groups, em.pending = em.pending, {}
-    for (base, stride, key), parts in groups.items():
+    width = em.width
+    for (base, stride, key, em.width), parts in groups.items():
         home = em.pending_homes[key]
         raw = {c: to_memory(em, home, x, em.width) for c, x in parts.items()}
         em.forget(home.key)
         _write_group(em, home, base, stride, raw)
+    em.width = width
 
 
 def _write_group(

@@ -85,6 +85,12 @@ class Module:
         if name not in self.declarations:
             self.declarations[name] = f"declare {result} @{name}({args}){attributes}"
 
+    def lowered_text(self) -> str:
+        """The loops, for the report of a fault."""
+        from tensorir.ir.printer import loops_text
+
+        return loops_text(self.lowered.body)
+
     def call_outside(self, name: str, result: str, args: str) -> None:
         """Declare a function that the runtime must supply."""
         self.imports[name] = None
@@ -122,8 +128,8 @@ class Emitter:
         self.block: dict[object, str] = {}
         # values known to be in memory, by array, then by address and kind
         self.known: dict[object, dict[object, Val]] = {}
-        # strided vector stores that wait for their neighbours: by (pointer, stride, array)
-        self.pending: dict[tuple[str, Int, object], dict[int, str]] | None = None
+        # strided vector stores that wait for their neighbours: by (pointer, stride, memory, lanes)
+        self.pending: dict[tuple[str, Int, object, int], dict[int, str]] | None = None
         self.pending_homes: dict[object, Home] = {}
         self.homes: dict[Array, Home] = {}
         self.flats: dict[tuple[int, int], Flat] = {}

@@ -140,6 +140,8 @@ class Lin:
         parts: list[str] = []
         for a, v in self.terms.items():
             t = _atom_text(a, name)
+            if v != 1 and isinstance(a, tuple):
+                t = f"({t})"
             parts.append(t if v == 1 else f"-{t}" if v == -1 else f"{v}*{t}")
         if self.const or not parts:
             parts.append(str(self.const))
@@ -197,7 +199,9 @@ def _atom_text(a: Atom, name: Callable[[Axis | Var], str] | None) -> str:
     if not isinstance(a, tuple):
         return name(a) if name else a.name
     inner = a[1].text(name)
-    return f"({inner})//{a[2]}" if a[0] == "//" else f"(({inner})%{a[2]})"
+    if list(a[1].terms.values()) != [1] or a[1].const or isinstance(next(iter(a[1].terms)), tuple):
+        inner = f"({inner})"
+    return f"{inner}{a[0]}{a[2]}"
 
 
 # A fact is ("ge", e): e >= 0, or ("eq", e): e == 0. A conjunction is a tuple of them; a region is

@@ -15,7 +15,7 @@ from tensorir.ir.dtype import BOOL, FLOAT16, FLOAT32, FLOAT64, INT32, INT64, UIN
 from tensorir.ir.dtype import dtype as as_dtype
 from tensorir.ir.expr import FALSE, TRUE, Const, Expr, Op
 from tensorir.ir.index import conditions, to_lin
-from tensorir.ir.ops import OPS, OpInfo
+from tensorir.ir.ops import MATHS, OPS, OpInfo
 from tensorir.ir.tensor import Tensor, scalar
 from tensorir.support.errors import ArgumentError, ArgumentTypeError
 
@@ -84,7 +84,8 @@ def _int_const(value: int, to: DType) -> Const:
 def _float_const(value: float, to: DType) -> Const:
     if not to.is_float:
         raise ArgumentTypeError(
-            f"{value!r} is a float and {to} holds none: convert with tir.cast({value!r}, {to.name!r})"
+            f"{value!r} is a float and {to} holds none: convert with "
+            f"tir.cast({value!r}, {to.name!r})"
         )
     return Const(numerics.round_to(value, to), to)
 
@@ -258,9 +259,7 @@ def _integer_identity(name: str, a: Expr, b: Expr, dtype: DType) -> Expr | None:
         return a
     elif name in ("floormod", "truncmod") and vb == 1:
         return Const(0, dtype)
-    elif name in ("shl", "shr") and vb == 0:
-        return a
-    elif name in ("min", "max") and a is b:
+    elif (name in ("shl", "shr") and vb == 0) or (name in ("min", "max") and a is b):
         return a
     return None
 
@@ -532,7 +531,38 @@ def fma(a: object, b: object, c: object) -> Expr:
     return make("fma", (x, y, z), common)
 
 
+# what numpy calls an operation, where a numpy scalar stands left of an expression
+_UFUNCS = {
+    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div",
+    "floor_divide": "floordiv", "remainder": "floormod", "power": "pow", "bitwise_and": "and",
+    "bitwise_or": "or", "bitwise_xor": "xor", "left_shift": "shl", "right_shift": "shr",
+    "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt",
+    "greater_equal": "ge",
+}  # fmt: skip
+
+
+def from_ufunc(
+    ufunc: np.ufunc, method: str, inputs: tuple[object, ...], options: dict[str, object]
+) -> Expr:
+    """The operation of `np.float32(2) * e`: numpy asks the expression for it.
+
+    Examples
+    --------
+    >>> from tensorir.ir.expr import Var
+    >>> np.int64(2) * Var("n")
+    2 * n
+    """
+    name = _UFUNCS.get(ufunc.__name__)
+    if name is None or method != "__call__" or options:
+        raise ArgumentTypeError(
+            f"np.{ufunc.__name__} does not take tensor expressions: use the functions of tensorir, "
+            "such as tir.exp"
+        )
+    return binary(name, *inputs)
+
+
 __all__ = [
+    "MATHS",
     "OPS",
     "OpInfo",
     "as_expr",
@@ -544,6 +574,7 @@ __all__ = [
     "const",
     "float_for",
     "fma",
+    "from_ufunc",
     "if_then_else",
     "is_scalar",
     "make",

@@ -89,16 +89,15 @@ def dtype(name: object) -> DType:
     except TypeError:
         found = None
     if found is None or (isinstance(name, str) and name in ("int", "uint")):
-        raise ArgumentError(
-            f"no element type {name!r}; there are {', '.join(d.name for d in ALL)}"
-        )
+        raise ArgumentError(f"no element type {name!r}; there are {', '.join(d.name for d in ALL)}")
     return found
 
 
 def promote(a: DType, b: DType) -> DType:
     """The type of an operation between `a` and `b`, by numpy's rules.
 
-    bfloat16 with float16 gives float32; either with an integer stays as it is.
+    So float32 with int32 or int64 gives float64. numpy has no rule for bfloat16: with float16 it
+    gives float32, with integers it stays as it is.
 
     Examples
     --------
@@ -112,8 +111,4 @@ def promote(a: DType, b: DType) -> DType:
         if other == FLOAT16:
             return FLOAT32
         return other if other in (FLOAT32, FLOAT64) else BFLOAT16
-    if a.kind == "float" and b.kind != "float":
-        return a if a.bits >= 32 or b.bits <= 16 else FLOAT32
-    if b.kind == "float" and a.kind != "float":
-        return promote(b, a)
     return dtype(np.promote_types(a.numpy, b.numpy))

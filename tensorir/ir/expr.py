@@ -52,6 +52,23 @@ class Expr:
     def __iter__(self) -> NoReturn:
         raise ArgumentTypeError("a scalar expression cannot be iterated over")
 
+    def __float__(self) -> NoReturn:
+        raise ArgumentTypeError(
+            f"the value of {self} is not known while it is declared: functions of numbers such as "
+            "math.exp do not take it, use tir.exp and its kin"
+        )
+
+    __int__ = __complex__ = __float__
+
+    def __index__(self) -> NoReturn:
+        raise ArgumentTypeError(
+            f"the value of {self} is not known while it is declared: range() and lists do not take "
+            "it; loops over it are written as axes"
+        )
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Expr:
+        return _build().from_ufunc(ufunc, method, inputs, options)  # type: ignore[no-any-return]
+
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
@@ -294,7 +311,8 @@ class Reduce(Expr):
         node.init, node.state, node.component, node.dtype = init, state, component, dtype
         key = (
             cls, reducer, tuple(map(id, sources)), tuple(map(id, axes)), id(where),
-            init and tuple(map(id, init)), tuple(d.name for d in state), component, dtype.name,
+            None if init is None else tuple(id(v) for v in init), tuple(d.name for d in state),
+            component, dtype.name,
         )  # fmt: skip
         return _intern(key, node)  # type: ignore[no-any-return]
 

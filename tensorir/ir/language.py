@@ -12,8 +12,8 @@ from tensorir.ir.dtype import DType
 from tensorir.ir.dtype import dtype as as_dtype
 from tensorir.ir.expr import Axis, Expr, Var
 from tensorir.ir.index import conditions, to_lin
+from tensorir.ir.scope import check_bodies, check_call, check_condition
 from tensorir.ir.tensor import Compute, Tensor, shape_text
-from tensorir.ir.verify import check_bodies, check_condition
 from tensorir.support.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 from tensorir.support.names import check_name
 
@@ -193,13 +193,16 @@ def compute(
     if not callable(fn):
         raise ArgumentTypeError(f"fn of {names[0]} must be a function of its axes, not {fn!r:.60}")
     made = tuple(
-        Axis(n, lin(0), e) for n, e in zip(_axis_names(fn, axes, extents, names[0]), extents, strict=True)
+        Axis(n, lin(0), e)
+        for n, e in zip(_axis_names(fn, axes, extents, names[0]), extents, strict=True)
     )
     result = fn(*made)
     several = isinstance(result, tuple | list)
     values = tuple(result) if several else (result,)
     if not values:
-        raise ArgumentError(f"fn of {names[0]} returned an empty tuple: there is nothing to compute")
+        raise ArgumentError(
+            f"fn of {names[0]} returned an empty tuple: there is nothing to compute"
+        )
     bodies = tuple(_body(v, names[0], dtype) for v in values)
     op = Compute(names[0], made, bodies, _domain(where, made, names[0]))
     check_bodies(op)
@@ -207,7 +210,8 @@ def compute(
     for t, b in zip(titles, bodies, strict=True):
         _extents(shape, t, b.dtype)
     op.outputs = tuple(
-        Tensor(t, b.dtype, extents, op, k) for k, (t, b) in enumerate(zip(titles, bodies, strict=True))
+        Tensor(t, b.dtype, extents, op, k)
+        for k, (t, b) in enumerate(zip(titles, bodies, strict=True))
     )
     return op.outputs if several else op.outputs[0]
 
@@ -292,7 +296,10 @@ def _domain(
 ) -> Expr | None:
     if where is None:
         return None
-    given = where if isinstance(where, Expr | bool) else where(*axes) if callable(where) else where
+    given: Any = where
+    if callable(where):
+        check_call(where, len(axes), f"where= of {name}")
+        given = where(*axes)
     e = condition(given, f"where= of {name}")
     check_condition(e, axes, name)
     if conditions(e) is None:

@@ -92,7 +92,7 @@ def convert(x: Array, to: DType) -> Array:
     if of == to:
         return x
     if to.kind == "bool":
-        return np.not_equal(x, x.dtype.type(0))
+        return np.asarray(x != x.dtype.type(0))
     if to.is_integer:
         return _saturate(x.astype(_F64), to) if of.is_float else x.astype(to.numpy)
     if to.name == "bfloat16" and of.name != "float32":
@@ -114,17 +114,24 @@ def _saturate(x: Array, to: DType) -> Array:
 
 def _single_odd(x: Array) -> Array:
     """float32 rounded to odd, so that a rounding to fewer bits is as if it were the only one."""
-    near = x.astype(np.float32)
-    if x.dtype.kind in "biu" and x.dtype.itemsize < 3 or x.dtype == np.float16:
-        return near
-    if x.dtype.kind in "iu":
-        back = near.astype(np.longdouble)
-        error = x.astype(np.longdouble) - back
-    else:
-        error = x - near.astype(_F64)
+    if x.dtype == np.float16 or (x.dtype.kind in "biu" and x.dtype.itemsize < 3):
+        return np.asarray(x.astype(np.float32))
+    wide = _integer_odd(x) if x.dtype.kind in "iu" else x
+    near = np.asarray(wide.astype(np.float32))
+    error = wide - near.astype(_F64)
     fix = np.isfinite(near) & (error != 0) & (near.view(np.int32) & 1 == 0)
     toward = np.where(error > 0, np.float32(np.inf), np.float32(-np.inf))
     return np.where(fix, np.nextafter(near, toward), near)
+
+
+def _integer_odd(x: Array) -> Array:
+    """An integer as float64, rounded to odd."""
+    if x.dtype.itemsize < 8:
+        return np.asarray(x.astype(_F64))
+    half = x.dtype.type(32)
+    high = (x >> half).astype(_F64) * 2.0**32
+    low = (x & x.dtype.type(0xFFFFFFFF)).astype(_F64)
+    return _to_odd(*_two_sum(high, low))
 
 
 # -- integers
@@ -136,17 +143,17 @@ def floordiv(a: Array, b: Array) -> Array:
 
 
 def floormod(a: Array, b: Array) -> Array:
-    return np.where(b == 0, a.dtype.type(0), a - floordiv(a, b) * b)
+    return np.asarray(np.where(b == 0, a.dtype.type(0), a - floordiv(a, b) * b))
 
 
 def truncdiv(a: Array, b: Array) -> Array:
     q = floordiv(a, b)
     up = (b != 0) & (a != q * b) & ((a < 0) != (b < 0))
-    return q + up.astype(a.dtype)
+    return np.asarray(q + up.astype(a.dtype))
 
 
 def truncmod(a: Array, b: Array) -> Array:
-    return np.where(b == 0, a.dtype.type(0), a - truncdiv(a, b) * b)
+    return np.asarray(np.where(b == 0, a.dtype.type(0), a - truncdiv(a, b) * b))
 
 
 def _shift(a: Array, b: Array, *, left: bool) -> Array:
@@ -160,11 +167,11 @@ def _shift(a: Array, b: Array, *, left: bool) -> Array:
 
 
 def _unsigned(a: Array) -> Array:
-    return a.view(np.dtype(f"u{a.dtype.itemsize}"))
+    return np.asarray(a).view(np.dtype(f"u{a.dtype.itemsize}"))
 
 
 def popcount(a: Array) -> Array:
-    return np.bitwise_count(_unsigned(a)).astype(a.dtype)
+    return np.asarray(np.bitwise_count(_unsigned(a)).astype(a.dtype))
 
 
 def clz(a: Array) -> Array:
@@ -220,6 +227,8 @@ def _fma64(a: Array, b: Array, c: Array) -> Array:
     """Boldo and Melquiond, "Emulation of FMA and correctly rounded sums" (2008); the rare values
     near overflow or underflow one by one in rational numbers."""
     a, b, c = np.broadcast_arrays(a, b, c)
+    if a.ndim == 0:
+        return _fma64(a[None], b[None], c[None]).reshape(())
     uh, ul = _two_product(a, b)
     th, tl = _two_sum(c, ul)
     vh, vl = _two_sum(uh, th)
@@ -233,8 +242,6 @@ def _fma64(a: Array, b: Array, c: Array) -> Array:
     out[plain] = (a * b + c)[plain]
     for at in zip(*np.nonzero(~safe & ~plain), strict=True):
         out[at] = _fma_exact(float(a[at]), float(b[at]), float(c[at]))
-    if out.ndim == 0 and not safe and not plain:
-        out[()] = _fma_exact(float(a), float(b), float(c))
     return out
 
 
@@ -346,7 +353,7 @@ def _ldexp(x: Array, n: Array) -> Array:
     if x.dtype.itemsize == 8:
         return np.ldexp(x, n)
     # exact in float64 unless far outside the range of the result
-    return np.ldexp(x.astype(_F64), np.clip(n, -600, 600))
+    return np.asarray(np.ldexp(x.astype(_F64), np.clip(n, -600, 600)))
 
 
 # -- folding
@@ -367,9 +374,9 @@ def fold(name: str, args: Sequence[Const], to: DType) -> bool | int | float | No
         return None
     if name in ("shl", "shr") and not 0 <= args[1].value < to.bits:
         return None
-    if name in ("min", "max", "fmin", "fmax") and to.is_float:
-        if args[0].value == args[1].value == 0:
-            return None
+    extremes = name in ("min", "max", "fmin", "fmax")
+    if extremes and to.is_float and args[0].value == args[1].value == 0:
+        return None
     if to.is_integer and name in ("add", "sub", "mul"):
         a, b = int(args[0].value), int(args[1].value)
         return wrap(a + b if name == "add" else a - b if name == "sub" else a * b, to)

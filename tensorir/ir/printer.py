@@ -24,6 +24,7 @@ _BINARY = {
     "gt": (">", 2), "ge": (">=", 2), "pow": ("**", 10),
 }  # fmt: skip
 _COMPARISON, _UNARY, _ATOM = 2, 9, 11
+_LONGEST = 20_000
 
 
 def expr_text(e: Expr, name: Namer | None = None, refs: Sequence[str] | None = None) -> str:
@@ -52,7 +53,9 @@ class _Text:
 
     def at(self, e: Expr) -> tuple[str, int]:
         if id(e) not in self.done:
-            self.done[id(e)] = self._at(e)
+            text, level = self._at(e)
+            # shared parts can make a text exponentially long
+            self.done[id(e)] = (text, level) if len(text) <= _LONGEST else ("(...)", _ATOM)
         return self.done[id(e)]
 
     def inside(self, e: Expr, level: int) -> str:
@@ -154,7 +157,7 @@ def statement_text(
     args: Sequence[Lin] | Mapping[Axis, Lin] | None = None,
     name: Namer | None = None,
 ) -> str:
-    """A statement as assignments: `C[i, j] = fma(A[i, k], B[k, j], C[i, j])`.
+    """A statement as an assignment: `C[i, j] = fma(A[i, k], B[k, j], C[i, j])`.
 
     Parameters
     ----------
@@ -165,9 +168,9 @@ def statement_text(
     """
     env: dict[Axis | Var, Lin] = {}
     if isinstance(args, Mapping):
-        env.update(args)
+        env.update(args.items())
     elif args is not None:
-        env.update(zip(stmt.iters, args, strict=True))
+        env.update(zip(stmt.iters, args, strict=False))  # a broken nest prints too
 
     def call(a: Axis | Var) -> str:
         if a in env:
@@ -177,11 +180,8 @@ def statement_text(
     refs: list[str] = []
     for r in stmt.reads:
         refs.append(_access_text(r, env, call, name, refs))
-    lines = []
-    for w, b in zip(stmt.writes, stmt.bodies, strict=True):
-        cell = _access_text(w, env, call, name, refs)
-        lines.append(f"{cell} = {expr_text(b, call, refs)}")
-    return "; ".join(lines)
+    cells = [_access_text(w, env, call, name, refs) for w in stmt.writes]
+    return f"{', '.join(cells)} = {', '.join(expr_text(b, call, refs) for b in stmt.bodies)}"
 
 
 def _access_text(
@@ -304,10 +304,10 @@ def _upper(b: Bound) -> Lin:
 
 
 def _joined(how: str, bounds: list[Lin], name: Namer) -> str:
-    texts = list(dict.fromkeys(b.text(name) for b in bounds))
-    if len(texts) != 1:
-        return f"{how}({', '.join(texts)})"
-    return texts[0] if texts[0].lstrip("-").isalnum() else f"({texts[0]})"
+    # compact, so that the two dots stand out: 4*io..4*io+4
+    texts = [b.text(name).replace(" + ", "+").replace(" - ", "-") for b in bounds]
+    texts = list(dict.fromkeys(texts))
+    return texts[0] if len(texts) == 1 else f"{how}({', '.join(texts)})"
 
 
 def condition_text(fact: Fact, name: Namer | None = None) -> str:

@@ -31,7 +31,7 @@ def greatest(d: DType) -> Const:
 
 
 def _better(op: str, a: State, b: State) -> Expr:
-    """Whether the (value, index) `b` replaces `a`: NaN is extreme, then the value, then the first."""
+    """Whether the (value, index) `b` replaces `a`: NaN first, then the value, then the index."""
     (va, ia), (vb, ib) = a, b
     first = compare("lt", ib, ia)
     wins = compare(op, vb, va) | (compare("eq", vb, va) & first)
@@ -134,8 +134,7 @@ def init_values(reduce: Reduce) -> State:
             "init="
         )
     return tuple(
-        cast(v, d)
-        for v, d in zip(reduce.reducer.identity(reduce.state), reduce.state, strict=True)
+        cast(v, d) for v, d in zip(reduce.reducer.identity(reduce.state), reduce.state, strict=True)
     )
 
 

@@ -1,4 +1,4 @@
-"""Reductions in a declaration: sum, prod, min, max, any, all, argmin, argmax, and the user's own."""
+"""Reductions: sum, prod, min, max, any, all, argmin, argmax, and the user's own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tensorir.ir.expr import Axis, Expr, Op, Reduce, Ref
 from tensorir.ir.index import from_lin
 from tensorir.ir.reducer import Reducer
 from tensorir.ir.reducers import accumulator, init_values, standard
-from tensorir.ir.verify import contains_reduce
+from tensorir.ir.scope import check_call, contains_reduce
 from tensorir.support.errors import ArgumentError, ArgumentTypeError
 from tensorir.support.names import check_name
 
@@ -33,8 +33,8 @@ def _axes(axis: Any, what: str) -> tuple[Axis, ...]:
             )
         if not a.reduce:
             raise ArgumentError(
-                f"axis= of {what} is {a.name}, an axis of the computation: reduce over an axis made "
-                "by tir.reduce_axis"
+                f"axis= of {what} is {a.name}, an axis of the computation: reduce over an axis "
+                "made by tir.reduce_axis"
             )
         if builtins.any(a is b for b in given[:k]):
             raise ArgumentError(f"axis= of {what} names {a.name} twice")
@@ -56,7 +56,9 @@ def _where(where: Any, what: str) -> Expr | None:
         return None
     e = condition(where, f"where= of {what}")
     if contains_reduce(e):
-        raise ArgumentError(f"where= of {what} holds a reduction: compute it in a tensor of its own")
+        raise ArgumentError(
+            f"where= of {what} holds a reduction: compute it in a tensor of its own"
+        )
     return e
 
 
@@ -387,6 +389,7 @@ def reducer(
     check_name(name, "name of a reducer")
     if not callable(combine):
         raise ArgumentTypeError(f"combine of {name} must be a function, not {combine!r:.60}")
+    check_call(combine, 2, f"combine of {name}")
     if isinstance(arity, bool) or not isinstance(arity, int) or arity < 1:
         raise ArgumentError(f"arity of {name} must be an integer of at least 1, not {arity!r}")
 
@@ -395,7 +398,10 @@ def reducer(
         return _state(made, tuple(x.dtype for x in a), f"combine of {name}")
 
     def identities(types: tuple[DType, ...]) -> tuple[Expr, ...]:
-        made = identity(*types) if callable(identity) else identity
+        made = identity
+        if callable(identity):
+            check_call(identity, arity, f"identity of {name}")
+            made = identity(*types)
         return _state(made, types, f"identity of {name}")
 
     return UserReducer(

@@ -69,7 +69,7 @@ def span(e: Lin, box: Box) -> tuple[int, int] | None:
             else:
                 return None
         else:
-            top = box.get(a)  # type: ignore[call-overload]
+            top = box.get(a) if isinstance(a, Axis) else None
             if top is None:
                 return None
             x, y = 0, top
@@ -88,7 +88,7 @@ def simplify(e: Lin, box: Box) -> Lin:
     >>> i, f = Axis("i"), Axis("f")
     >>> from tensorir.ir.affine import floormod
     >>> simplify(floormod(Lin({f: 8, i: 1}), 16), {i: 7}).text()
-    '8*((f)%2) + i'
+    '8*(f%2) + i'
     """
     if not any(isinstance(a, tuple) for a in e.terms):
         return e

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tensorir.ir.affine import Lin, floordiv, floormod
-from tensorir.ir.expr import Axis
+from tensorir.ir.expr import Axis, Var
 from tensorir.ir.statement import Access, Array
 from tensorir.ir.stmt import Run, Storage
 from tensorir.lower.boxes import Box, simplify, span
+from tensorir.poly.model import LayoutDim
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Cells:
         """The index of an access over loop axes; None where a part is not affine."""
         if not access.exact:
             return None
-        env = dict(zip(run.statement.iters, run.args, strict=True))
+        env: dict[Axis | Var, Lin] = dict(zip(run.statement.iters, run.args, strict=True))
         return tuple(simplify(e.subst(env), self.box) for e in access.affine)
 
     def local(self, storage: Storage, index: tuple[Lin, ...]) -> tuple[Lin, ...]:
@@ -70,11 +71,11 @@ def rounded(storage: Storage, d: int) -> int | None:
 
 
 def shape_of(
-    extent: tuple[Lin, ...], dims: tuple[tuple[int, str | None, int], ...], lanes: Mapping[Axis, int]
+    extent: tuple[Lin, ...], dims: tuple[LayoutDim, ...], lanes: Mapping[Axis, int]
 ) -> tuple[Lin, ...]:
     """The storage shape of a buffer: its layout dimensions, then one for each lane axis."""
-    out = []
+    out: list[Lin] = []
     for d, op, tile in dims:
-        e = extent[d]
-        out.append(e if op is None else Lin({}, tile) if op == "%" else floordiv(e + (tile - 1), tile))
+        whole = floordiv(extent[d] + (tile - 1), tile) if op == "//" else Lin({}, tile)
+        out.append(extent[d] if op is None else whole)
     return (*out, *(Lin({}, n) for n in lanes.values()))

@@ -126,15 +126,14 @@ def _storage(
     )  # fmt: skip
 
 
-def _origins(
-    buffer: Buffer, users: list[tuple[Placement, Access, bool]], d: int
-) -> Iterator[Lin]:
+def _origins(buffer: Buffer, users: list[tuple[Placement, Access, bool]], d: int) -> Iterator[Lin]:
     """Where the dimension may begin: each access with the axes inside the buffer at 0."""
     seen: set[Lin] = set()
+    outside = dict.fromkeys(buffer.outside)
     for p, access, _ in users:
-        e = access.affine[d].subst(p.index)  # type: ignore[arg-type]
-        inner = {a: ZERO for a in p.axes if a not in buffer.outside}
-        e = e.subst(inner)
+        over_axes: dict[Axis | Var, Lin] = dict(p.index.items())
+        inner: dict[Axis | Var, Lin] = {a: ZERO for a in p.axes if a not in outside}
+        e = access.affine[d].subst(over_axes).subst(inner)
         if e not in seen:
             seen.add(e)
             yield e

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from tensorir.ir.affine import Conj, Fact, Lin
+from tensorir.ir.affine import Conj, Fact
 from tensorir.ir.expr import Axis
 from tensorir.ir.stmt import Block, Bound, For, If, Node, Run
 from tensorir.poly import isl
@@ -18,6 +18,9 @@ from tensorir.poly.model import Placement, Program
 from tensorir.poly.relation import context_set, ordered
 from tensorir.poly.tree import At, Loop, Seq, Tree, axes_of, stmts
 from tensorir.support.errors import UnsupportedError
+
+# How often a nest may be split by tests of sizes.
+_SPLITS = 2
 
 _Key = tuple[tuple[Axis, ...], tuple[object, ...], Conj]
 _projections: WeakKeyDictionary[Placement, dict[_Key, tuple[Set, ...]]] = WeakKeyDictionary()
@@ -32,23 +35,55 @@ class _Range:
     conds: Conj
 
 
-def build(program: Program) -> Node:
+def build(program: Program, *, split: bool = False) -> Node:
     """The exact guarded loops of a program, over the axes of its tree.
 
     `Run.corner` says here that the loops around it reach only prefixes under which the statement
     has an instance.
+
+    Parameters
+    ----------
+    split
+        Whether a nest whose ranges join only for some sizes (an empty reduction leaves just its
+        init) becomes two, each behind a test of sizes, instead of one with loose bounds.
 
     Raises
     ------
     UnsupportedError
         A loop has no bounds that can be written down.
     """
+    items = program.tree.items if isinstance(program.tree, Seq) else (program.tree,)
     with isl.budget():
-        projected = {n: _project(program, n) for n in stmts(program.tree)}
-        everywhere = isl.universe(program.sizes, 0).intersect_params(context_set(program))
-        walk = _Walk(program, projected)
-        node = walk.go(program.tree, (), everywhere, frozenset(projected))
-    return node if node is not None else Block(())
+        made = [x for t in items for x in _nests(program, t, _SPLITS if split else 0)]
+    return made[0] if len(made) == 1 else Block(tuple(made))
+
+
+def _nests(program: Program, t: Tree, splits: int) -> list[Node]:
+    """A nest of the program, once, or once for each side of a test of sizes."""
+    projected = {n: _project(program, n) for n in stmts(t)}
+    everywhere = isl.universe(program.sizes, 0).intersect_params(context_set(program))
+    walk = _Walk(program, projected, split=splits > 0)
+    exact = frozenset(x for x, p in projected.items() if p[0].is_equal(everywhere))
+    try:
+        node = walk.go(t, (), everywhere, exact)
+    except _Uneven as uneven:
+        out: list[Node] = []
+        for e in (uneven.test, -uneven.test - 1):
+            fact: Fact = ("ge", e)
+            there = program.change(context=(*program.context, fact))
+            inside = _nests(there, t, splits - 1)
+            if inside:
+                out.append(If((fact,), inside[0] if len(inside) == 1 else Block(tuple(inside))))
+        return out
+    return [] if node is None else [node]
+
+
+class _Uneven(Exception):
+    """Ranges that do not join, but do so for the sizes where `test` is at least 0."""
+
+    def __init__(self, test: Lin) -> None:
+        super().__init__(test)
+        self.test = test
 
 
 def _project(program: Program, name: str) -> tuple[Set, ...]:
@@ -59,7 +94,7 @@ def _project(program: Program, name: str) -> tuple[Set, ...]:
     key: _Key = (axes, program.sizes, program.context)
     if key not in known:
         points = ordered(program, name, axes).range().intersect_params(context_set(program))
-        out = [points]
+        out = [points.coalesce() if points.n_basic_set() > 1 else points]
         for k in range(len(axes) - 1, -1, -1):
             out.append(out[-1].project_out(dt.set, k, 1))
         known[key] = tuple(reversed(out))
@@ -70,6 +105,7 @@ def _project(program: Program, name: str) -> tuple[Set, ...]:
 class _Walk:
     program: Program
     projected: dict[str, tuple[Set, ...]]
+    split: bool
 
     def go(
         self, t: Tree, axes: tuple[Axis, ...], enforced: Set, exact: frozenset[str]
@@ -115,6 +151,8 @@ class _Walk:
         inner = (*axes, t.axis)
         whole, same = _join(active)
         if whole.n_basic_set() > 1:
+            if self.split:
+                self.look_for_test(list(active), whole)
             return self.hull(t, inner, outer, list(active.values()))
         piece = whole.get_basic_sets()[0]
         if all(x in exact for x in active) and len(same) == len(active):
@@ -135,9 +173,22 @@ class _Walk:
         body = self.go(t.body, inner, outer.intersect(piece.to_set()), same)
         return _wrap(t, r, body)
 
-    def hull(
-        self, t: Loop, inner: tuple[Axis, ...], outer: Set, ranges: list[Set]
-    ) -> Node | None:
+    def look_for_test(self, names: list[str], whole: Set) -> None:
+        """Raise `_Uneven` if some statement's condition on sizes makes the ranges join."""
+        program = self.program
+        known = isl.universe(program.sizes, 0).intersect_params(context_set(program))
+        seen: set[Lin] = set()
+        for x in names:
+            for piece in self.projected[x][0].gist(known).get_basic_sets():
+                for kind, e in isl.facts(piece, (), program.sizes) or ():
+                    if kind != "ge" or e in seen or any(isinstance(a, tuple) for a in e.terms):
+                        continue
+                    seen.add(e)
+                    there = isl.params(program.sizes, (("ge", e),))
+                    if whole.intersect_params(there).coalesce().n_basic_set() == 1:
+                        raise _Uneven(e)
+
+    def hull(self, t: Loop, inner: tuple[Axis, ...], outer: Set, ranges: list[Set]) -> Node | None:
         """Ranges that do not join: every constraint that all of them share, else their hull."""
         sizes, d = self.program.sizes, len(inner) - 1
         pieces = [b for p in ranges for b in p.compute_divs().get_basic_sets()]
@@ -188,9 +239,7 @@ def _only(s: Set) -> BasicSet:
 
 
 def _floors_over(found: Conj, axis: Axis) -> bool:
-    return any(
-        isinstance(a, tuple) and a[1].involves(axis) for _, e in found for a in e.terms
-    )
+    return any(isinstance(a, tuple) and a[1].involves(axis) for _, e in found for a in e.terms)
 
 
 def _sides(found: Conj, axis: Axis) -> _Range:

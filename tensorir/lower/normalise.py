@@ -16,6 +16,7 @@ from tensorir.ir.expr import Axis, Var
 from tensorir.ir.statement import Array
 from tensorir.ir.stmt import Block, Bound, For, If, LoopKind, Node, Run, Storage
 from tensorir.ir.target import Target
+from tensorir.lower.automatic import automatic
 from tensorir.lower.boxes import at_least, block, extreme, loops, runs, uses
 from tensorir.poly.model import Program
 from tensorir.poly.tree import Loop
@@ -51,7 +52,7 @@ def normalise(
     work = _Work(
         {x.axis: x for x in tree_loops(program.tree)},
         {x.cut[0] for x in tree_loops(program.tree) if x.cut is not None and x.tail == "guard"},
-        _automatic(program, storages, target),
+        automatic(program, storages, target),
         target,
         Normal(Block(())),
     )
@@ -69,37 +70,6 @@ def _constants(program: Program) -> dict[Axis | Var, Lin]:
             if isinstance(a, Var) and e.const % c == 0:
                 out[a] = Lin({}, -e.const // c)
     return out
-
-
-def _automatic(
-    program: Program, storages: Mapping[Array, Storage], target: Target
-) -> dict[Axis, None]:
-    """Axes in the indices of small `local` buffers, other than those outside: to be unrolled."""
-    small = {
-        a: s
-        for a, s in storages.items()
-        if s.scope == "local" and _fits(s, target.vector_bytes * target.vector_registers * 2)
-    }
-    out: dict[Axis, None] = {}
-    for p in program.placements.values():
-        for access in (*p.stmt.writes, *p.stmt.reads):
-            s = small.get(access.array)
-            if s is None or not access.exact:
-                continue
-            for e in access.affine:
-                for a in e.subst(p.index).atoms():  # type: ignore[arg-type]
-                    if isinstance(a, Axis) and a not in s.outside:
-                        out[a] = None
-    return out
-
-
-def _fits(s: Storage, limit: int) -> bool:
-    size = s.array.dtype.bytes
-    for e in s.extent:
-        if not e.is_const:
-            return False
-        size *= max(e.const, 1)
-    return size <= limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +96,7 @@ class _Fixed:
 class _Work:
     tree: Mapping[Axis, Loop]
     unversioned: set[Axis]
-    automatic: Mapping[Axis, None]
+    automatic: Mapping[Axis, int | None]
     target: Target
     out: Normal
 
@@ -170,10 +140,9 @@ class _Work:
         upper = tuple((c, e.subst(env)) for c, e in n.upper)
         kind = n.kind
         if kind == "serial" and n.axis in self.automatic:
-            kind = "unroll"
+            fits = self.automatic[n.axis] is not None and not open_.lanes
+            kind = "vectorize" if fits and not _holds_vector(n.body) else "unroll"
         single = _single(lower, upper)
-        if kind == "unroll" and mark.width and mark.kind == "unroll":
-            return self.by_factor(n, mark.width, lower, upper, env, conds, open_)
         if kind in ("unroll", "vectorize") and not (kind == "unroll" and single is not None):
             fixed = _fixed(lower, upper, hull=n.hull)
             if fixed is not None:
@@ -196,7 +165,7 @@ class _Work:
             kind = "unroll"
             self.out.notes.append(f"{name}: a vector loop around another one is unrolled")
         if kind == "vectorize":
-            width = mark.width or self.target.lanes(_widest(n))
+            width = mark.width or self.automatic.get(n.axis) or self.target.lanes(_widest(n))
             extent = -(-extent // width) * width
         if extent > MAX_COPIES:
             raise UnsupportedError(
@@ -250,39 +219,6 @@ class _Work:
                 return None
         hull = n.hull and (len(lower) > 1 or len(upper) > 1)
         return For(axis, lower, upper, body, kind, extent, hull=hull, bind=n.bind)
-
-    def by_factor(
-        self, n: For, factor: int, lower: tuple[Bound, ...], upper: tuple[Bound, ...],
-        env: Env, conds: tuple[Lin, ...], open_: _Open,
-    ) -> Node | None:  # fmt: skip
-        """`unroll(factor)`: a serial loop over groups around `factor` guarded copies."""
-        mark = self.tree[n.axis]
-        outer, inner = self.axis(mark), self.axis(mark)
-        first = lower[0][1] if len(lower) == 1 and lower[0][0] == 1 else ZERO
-        if uses(first, open_.lanes):
-            first = ZERO
-        value = Lin({outer: factor, inner: 1}) + first
-        lower = tuple((c, e - first * c) for c, e in lower)
-        upper = tuple((c, e - first * c) for c, e in upper)
-        at = Lin({outer: factor, inner: 1})
-        new = [at * c - e for c, e in lower if e != ZERO] + [e - at * c for c, e in upper]
-        if n.hull:
-            new = []
-        # A group is needed where its last copy reaches the lower bound and its first the upper.
-        low = tuple((1, ZERO) if e == ZERO else (c * factor, e - (factor - 1) * c) for c, e in lower)
-        high = tuple((c * factor, e) for c, e in upper)
-        if any(uses(e, open_.lanes) for _, e in (*low, *high)):
-            low, high, _ = _over_lanes(outer, low, high, open_, hull=n.hull)
-            open_ = replace(open_, widened=True)
-        self.out.values[n.axis] = value
-        self.out.extents[inner] = factor
-        deeper = replace(open_, fixed={**open_.fixed, inner: factor})
-        body = self.go(n.body, {**env, n.axis: value}, (*conds, *new), deeper)
-        if body is None:
-            return None
-        copies = For(inner, ((1, ZERO),), ((1, Lin({}, factor - 1)),), body, "unroll", factor)
-        hull = n.hull and (len(low) > 1 or len(high) > 1)
-        return For(outer, low, high, copies, "serial", hull=hull)
 
     def axis(self, mark: Loop) -> Axis:
         new = Axis(mark.axis.name, reduce=mark.axis.reduce)
@@ -353,7 +289,5 @@ def _holds_vector(node: Node) -> bool:
 
 def _widest(node: Node) -> DType:
     """The element type of the widest array that instances under a node touch."""
-    found = [
-        a.array.dtype for r in runs(node) for a in (*r.statement.writes, *r.statement.reads)
-    ]
+    found = [a.array.dtype for r in runs(node) for a in (*r.statement.writes, *r.statement.reads)]
     return max(found, key=lambda d: d.bits)

@@ -34,10 +34,131 @@ Storage
     KiB) or "arena". `shape` is the storage shape, row-major, lanes of vector axes innermost.
     What cells beyond the footprint hold does not matter; a masked load may write zeros there.
 Cells
-    `Lowered.cell(access, args)` gives the storage index of an access, simplified, one Lin for
+    `Lowered.cell(access, run)` gives the storage index of an access, simplified, one Lin for
     each dimension of `shape` of its array or Storage (lanes included), or None where an index is
     a May (then subtract nothing: such arrays have origin 0 and no layout; index them as declared).
     `Lowered.ranges[axis]` is the inclusive constant maximum of a loop axis from 0, if it has one.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tensorir.ir.affine import Lin
+from tensorir.ir.expr import Axis
+from tensorir.ir.statement import Access, Array
+from tensorir.ir.stmt import Node, Run, Storage
+from tensorir.ir.target import Target
+from tensorir.lower import loops
+from tensorir.lower.boxes import ranges
+from tensorir.lower.cells import Cells, shape_of
+from tensorir.lower.hoist import hoist
+from tensorir.lower.layout import layouts
+from tensorir.lower.normalise import Normal, normalise
+from tensorir.lower.place import place
+from tensorir.lower.promote import promote
+from tensorir.lower.relax import relax, round_up
+from tensorir.lower.verify import verify
+from tensorir.lower.versions import Versions
+from tensorir.poly.model import Program
+from tensorir.poly.tree import Loop
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lowered:
+    """Loops ready to become code, and all that an emitter needs with them.
+
+    Parameters
+    ----------
+    body
+        The loops.
+    storages
+        One for each temporary array that they use.
+    arguments
+        The arrays of a call, inputs first.
+    notes
+        What became of marks and buffers where it is not what was asked for.
+    marks
+        The loop of the schedule's tree that each loop axis comes from.
+    ranges
+        The inclusive maximum of each loop axis that has a constant one; axes start at 0.
+    """
+
+    body: Node
+    storages: tuple[Storage, ...]
+    program: Program
+    arguments: tuple[Array, ...]
+    notes: tuple[str, ...]
+    marks: Mapping[Axis, Loop]
+    ranges: Mapping[Axis, int]
+    cells: Cells
+
+    def storage(self, array: Array) -> Storage | None:
+        """Storage of a temporary array; None for an argument."""
+        return self.cells.storages.get(array)
+
+    def cell(self, access: Access, run: Run) -> tuple[Lin, ...] | None:
+        """The storage index of an access over loop axes; None where an index is loaded."""
+        return self.cells.place(access, run)
+
+
+def lower(
+    program: Program, target: Target, *, arguments: tuple[Array, ...] | None = None
+) -> Lowered:
+    """Loops of a program with marks, guards and storage settled for a target.
+
+    Parameters
+    ----------
+    arguments
+        The arrays of a call; the inputs and outputs of the program if not given.
+
+    Raises
+    ------
+    UnsupportedError
+        A loop has no bounds, or would need too many copies.
+    """
+    chosen = layouts(program)
+    normal = normalise(loops.build(program, split=True), program, chosen.storages, target)
+    verify(normal.node, {}, after="normalise")
+    storages = _renamed(chosen.storages, normal)
+    box = ranges(normal.node)
+    storages = round_up(normal.node, storages, box, normal.lanes)
+    cells = Cells(storages, box)
+    relaxed = relax(normal.node, cells, chosen.private)
+    versions = Versions(storages, relaxed.dropped, frozenset(normal.plain), normal.marks)
+    node = hoist(versions.go(relaxed.node, {}))
+    storages, reasons = promote(node, cells, 2 * target.vector_registers)
+    node = place(node, storages)
+    verify(node, storages, after="place")
+    if arguments is None:
+        arguments = tuple(a for a in program.arrays if a.role != "temp")
+    return Lowered(
+        node, tuple(storages.values()), program, arguments,
+        (*chosen.notes, *normal.notes, *reasons), normal.marks, box, Cells(storages, box),
+    )  # fmt: skip
+
+
+def loops_only(program: Program) -> Node:
+    """The exact guarded nest of a program over the axes of its tree, for printing and checks."""
+    return loops.build(program)
+
+
+def _renamed(storages: Mapping[Array, Storage], normal: Normal) -> dict[Array, Storage]:
+    """Storages over the loop axes now, with a dimension for each vector axis outside."""
+    now: dict[Axis, list[Axis]] = {}
+    for axis, mark in normal.marks.items():
+        now.setdefault(mark.axis, []).append(axis)
+    out: dict[Array, Storage] = {}
+    for array, s in storages.items():
+        outside = tuple(a for old in s.outside for a in now.get(old, ()))
+        lanes = tuple(a for a in outside if a in normal.lanes)
+        extents = {a: normal.lanes[a] for a in lanes}
+        out[array] = replace(
+            s,
+            origin=tuple(o.subst(normal.values) for o in s.origin),
+            outside=outside,
+            lanes=lanes,
+            shape=shape_of(s.extent, s.dims, extents),
+        )
+    return out

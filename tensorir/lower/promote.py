@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Axis, Var
 from tensorir.ir.statement import Array
 from tensorir.ir.stmt import Block, For, If, Node, Run, Storage
@@ -12,7 +13,6 @@ from tensorir.lower.boxes import below
 from tensorir.lower.cells import Cells
 
 STACK_BYTES = 16 * 1024
-_SCATTERED = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def promote(node: Node, cells: Cells, most: int) -> tuple[dict[Array, Storage], 
     for array, storage in cells.storages.items():
         why = _reason(storage, uses[array], most)
         if storage.scope == "local" and not why:
-            out[array] = replace(storage, scope="register", register=uses[array][0].width)
+            out[array] = _registers(storage, uses[array][0].width)
             continue
         size = _bytes(storage)
         scope = "stack" if size is not None and size <= STACK_BYTES else "arena"
@@ -49,6 +49,14 @@ def promote(node: Node, cells: Cells, most: int) -> tuple[dict[Array, Storage], 
             notes.append(f"{array.name} is {where}, not in registers: {why}")
             out[array] = replace(out[array], notes=(notes[-1],))
     return out, notes
+
+
+def _registers(storage: Storage, width: int) -> Storage:
+    """A storage in registers of `width` lanes; its rows hold whole ones."""
+    shape = storage.shape
+    if width and shape:
+        shape = (*shape[:-1], Lin({}, -(-shape[-1].const // width) * width))
+    return replace(storage, scope="register", register=width, shape=shape)
 
 
 def _reason(storage: Storage, uses: list[_Use], most: int) -> str:
@@ -81,7 +89,7 @@ def _uses(
     if isinstance(n, Run):
         for access in (*n.statement.writes, *n.statement.reads):
             if access.array in cells.storages:
-                yield access.array, _use(cells, access.array, cells.place(access, n), fixed, lane)
+                yield access.array, _use(access.array, cells.place(access, n), fixed, lane)
         return
     assert isinstance(n, (Block, If, For))
     for i in below(n):
@@ -89,23 +97,21 @@ def _uses(
 
 
 def _use(
-    cells: Cells,
     array: Array,
-    place: tuple[object, ...] | None,
+    place: tuple[Lin, ...] | None,
     fixed: Mapping[Axis, None],
     lane: For | None,
 ) -> _Use:
-    del cells
     if place is None:
         return _Use(0, "an index of it is loaded")
     width = 0
     for d, e in enumerate(place):
-        for a in e.terms:  # type: ignore[attr-defined]
+        for a in e.terms:
             if isinstance(a, tuple):
                 return _Use(0, f"its index {e} holds a division")
             if isinstance(a, Var) or a not in fixed:
                 return _Use(0, f"its index {e} changes with {a.name}, which is not unrolled")
-        along = e.coef(lane.axis) if lane is not None else 0  # type: ignore[attr-defined]
+        along = e.coef(lane.axis) if lane is not None else 0
         if not along:
             continue
         last = d == len(place) - 1
@@ -113,7 +119,7 @@ def _use(
             return _Use(0, f"lanes of {array.name} are not neighbours")
         assert lane is not None and lane.width is not None
         width = lane.width
-        if any(v % width for a, v in e.terms.items() if a is not lane.axis) or e.const % width:  # type: ignore[attr-defined]
+        if any(v % width for v in (*e.without(lane.axis).terms.values(), e.const)):
             return _Use(0, f"its index {e} does not begin at a whole vector")
     return _Use(width, "")
 

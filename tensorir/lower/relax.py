@@ -86,8 +86,9 @@ class _Work:
 
     def instance(self, n: Run, fixed: Mapping[Axis, None], *, bent: bool) -> Run:
         s = n.statement
+        n = replace(n, conds=strongest(n.conds, self.cells.box))
         move: list[Lin] = []
-        if n.conds and n.corner and not bent and self.may_relax(n):
+        if n.conds and self.may_relax(n):
             move = [c for c in n.conds if self.decided(n, c)]
         keep = tuple(c for c in n.conds if c not in move)
         padded = all(self.cells.inside(a, n) for a in s.reads)
@@ -115,12 +116,33 @@ class _Work:
         storage = self.cells.storages[access.array]
         index = self.cells.index(access, n)
         assert index is not None
-        outside = {a: None for a in storage.outside}
+        outside = dict.fromkeys(storage.outside)
         for e in index:
             for rest in (c - e, c + e):
                 if all(isinstance(a, Var) or a in outside for a in rest.atoms()):
                     return True
         return False
+
+
+def strongest(conds: tuple[Lin, ...], box: Box) -> tuple[Lin, ...]:
+    """Conditions less those that another implies, given the ranges of the axes."""
+    kept = list(dict.fromkeys(conds))
+    for c in tuple(kept):
+        if any(other is not c and _implies(other, c, box) for other in kept):
+            kept.remove(c)
+    return tuple(kept)
+
+
+def _implies(other: Lin, c: Lin, box: Box) -> bool:
+    """Whether `other >= 0` makes `c >= 0`: k*c exceeds it by more than -k, and c is an integer."""
+    for a, v in c.terms.items():
+        k, rest = divmod(other.coef(a), v)
+        if rest or k < 1:
+            continue
+        s = span(c * k - other, box)
+        if s is not None and s[0] > -k:
+            return True
+    return False
 
 
 def _falls(c: Lin, fixed: Mapping[Axis, None]) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from tensorir.ir.affine import ZERO, Conj, Lin
 from tensorir.ir.expr import Axis
 from tensorir.ir.statement import Array
-from tensorir.ir.stmt import Block, For, If, Node, Run, Storage
+from tensorir.ir.stmt import Block, Bound, For, If, Node, Run, Storage
 from tensorir.lower.boxes import block, extreme, loops, runs, uses
 from tensorir.lower.narrow import narrow
 from tensorir.poly.tree import Loop
@@ -134,10 +134,10 @@ class Versions:
             for c, e in x.upper:
                 if last is not None and not e.is_const:
                     needed[e - c * last] = None
-        for c, path in _all_guards(n.body):
+        for guard, path in _all_guards(n.body):
             if any(a in self.marks and self.marks[a].axis is point for a in path):
                 box = {a: x for a, x in path.items() if x is not None}
-                needed[extreme(c, {**open_, **box}, -1)] = None
+                needed[extreme(guard, {**open_, **box}, -1)] = None
         inside = {x.axis: None for x in loops(n.body)}
         wanted = [c for c in needed if not c.is_const and not uses(c, inside)]
         if not wanted:
@@ -245,12 +245,22 @@ def _split(n: For, *, cut: bool) -> Node:
     return block(made)
 
 
+def _tightest(upper: tuple[Bound, ...]) -> tuple[Bound, ...]:
+    """Upper bounds less those that another one implies by a constant."""
+
+    def weaker(a: Bound, b: Bound) -> bool:
+        apart = a[1] - b[1]
+        return a[0] == b[0] and apart.is_const and apart.const > 0
+
+    return tuple(dict.fromkeys(a for a in upper if not any(weaker(a, b) for b in upper)))
+
+
 def _constant(n: For) -> For | None:
     """Constant bounds gathered into one each, a constant extent from 0 noted; None if empty."""
     lows = [-(-e.const // c) for c, e in n.lower if e.is_const]
     highs = [e.const // c for c, e in n.upper if e.is_const]
     lower = tuple(b for b in n.lower if not b[1].is_const)
-    upper = tuple(b for b in n.upper if not b[1].is_const)
+    upper = _tightest(tuple(b for b in n.upper if not b[1].is_const))
     if lows:
         lower = ((1, Lin({}, max(lows))), *lower)
     if highs:

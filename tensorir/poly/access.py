@@ -1,4 +1,4 @@
-"""Which cells are touched, which instances must run for them, and whether each read finds a write."""
+"""Which cells are touched, what must run for them, and whether each read finds a write."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def covered(
     if names is None:
         loop = tree.find(program.tree, at) if at is not None else None
         names = tree.stmts(loop if loop is not None else program.tree)
-    order = [n for n in dict.fromkeys(names)]
+    order = list(dict.fromkeys(names))
     readers = [n for n in order if any(r.array is array for r in program.stmt(n).reads)]
     writers = [n for n in order if any(w.array is array for w in program.stmt(n).writes)]
     with isl.budget():
@@ -215,9 +215,7 @@ def _surely_written(program: Program, stmt: Statement, array: Array) -> Map | No
     return out
 
 
-def _earlier(
-    program: Program, writer: str, reader: str, outer: tuple[Axis, ...]
-) -> Map | None:
+def _earlier(program: Program, writer: str, reader: str, outer: tuple[Axis, ...]) -> Map | None:
     """Instances of `reader` to those of `writer` that run before, at the same outer point."""
     common, order = tree.common(program.tree, writer, reader)
     sizes, n = program.sizes, len(common)
@@ -241,9 +239,7 @@ def _earlier(
     return r.apply_range(before).apply_range(w.reverse())
 
 
-def _first_missing(
-    program: Program, array: Array, reader: str, missing: Map
-) -> Uncovered | None:
+def _first_missing(program: Program, array: Array, reader: str, missing: Map) -> Uncovered | None:
     found = isl.first_point(missing.wrap().flatten(), program.sizes)
     if found is None:
         return None

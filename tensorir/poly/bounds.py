@@ -16,7 +16,11 @@ from tensorir.poly.relation import access_map
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The least and greatest value, each an expression of sizes; None: no single expression."""
+    """The least and greatest value, each an expression of sizes.
+
+    Where no single expression is the value at all sizes, one that is never on the wrong side of
+    it; None where there is none.
+    """
 
     lower: Lin | None
     upper: Lin | None
@@ -105,9 +109,7 @@ def _scaled(aff: Any, atoms: list[tuple[Any, int, Atom]], divs: list[Lin]) -> Li
     return floordiv(e, den.to_python())
 
 
-def maximum(
-    s: Set, e: Lin, dims: Sequence[Axis], sizes: Sizes, context: Conj = ()
-) -> int | None:
+def maximum(s: Set, e: Lin, dims: Sequence[Axis], sizes: Sizes, context: Conj = ()) -> int | None:
     """The greatest value of `e` over a set and all allowed sizes; None: unbounded, or no point."""
     with isl.budget():
         value = _values(s, e, dims, sizes, context).dim_max_val(0)
@@ -115,17 +117,13 @@ def maximum(
         return int(value.to_python()) if found else None
 
 
-def minimum(
-    s: Set, e: Lin, dims: Sequence[Axis], sizes: Sizes, context: Conj = ()
-) -> int | None:
+def minimum(s: Set, e: Lin, dims: Sequence[Axis], sizes: Sizes, context: Conj = ()) -> int | None:
     """The least value of `e` over a set and all allowed sizes; None: unbounded, or no point."""
     greatest = maximum(s, -e, dims, sizes, context)
     return None if greatest is None else -greatest
 
 
-def value_range(
-    s: Set, e: Lin, dims: Sequence[Axis], sizes: Sizes, context: Conj = ()
-) -> Range:
+def value_range(s: Set, e: Lin, dims: Sequence[Axis], sizes: Sizes, context: Conj = ()) -> Range:
     """The range of `e` over a set, in terms of the sizes."""
     with isl.budget():
         return box(_values(s, e, dims, sizes, context), sizes, context)[0]

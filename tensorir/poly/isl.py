@@ -312,7 +312,7 @@ def facts(piece: BasicSet, dims: Sequence[Axis], sizes: Sizes) -> Conj | None:
     `sizes` and `dims` name its parameters and dimensions; parameters are matched by name.
     """
     named = {s.name: s for s in sizes}
-    params_ = [named[piece.get_dim_name(dt.param, k)] for k in range(piece.dim(dt.param))]
+    params_ = [named[_name(piece, k)] for k in range(piece.dim(dt.param))]
     atoms: list[Atom] = [*params_, *dims]
     divs = _divs(piece, atoms)
     if divs is None:
@@ -355,8 +355,8 @@ def _divs(piece: BasicSet, atoms: Sequence[Atom]) -> list[tuple[Lin, int]] | Non
     for k in range(n):
         try:
             div = piece.get_div(k)
-        except islpy.Error as e:
-            if "maximal number of operations" in str(e):
+        except islpy.Error as error:
+            if "maximal number of operations" in str(error):
                 raise
             return None
         if div.is_nan():
@@ -403,7 +403,9 @@ def _tidy(e: Lin) -> Lin:
 
 
 # -- points
-def first_point(s: Set, sizes: Sizes, context: Conj = ()) -> tuple[dict[str, int], list[int]] | None:
+def first_point(
+    s: Set, sizes: Sizes, context: Conj = ()
+) -> tuple[dict[str, int], list[int]] | None:
     """Smallest sizes, then the first point in lexicographic order; None where there is none.
 
     Returns
@@ -416,11 +418,51 @@ def first_point(s: Set, sizes: Sizes, context: Conj = ()) -> tuple[dict[str, int
     s = s.align_params(set_space(sizes, 0).params())
     n = len(sizes)
     # Sizes become the first dimensions, so that lexmin makes them small before anything else.
-    flat = s.move_dims(dt.set, 0, dt.param, 0, n)
-    if flat.is_empty():
+    values = least(s.move_dims(dt.set, 0, dt.param, 0, n))
+    if values is None:
         return None
-    values = coordinates(flat.lexmin().sample_point())
     return {v.name: values[k] for k, v in enumerate(sizes)}, values[n:]
+
+
+def least(s: Set) -> list[int] | None:
+    """The first point of a set without sizes in lexicographic order; None where it is empty.
+
+    Every dimension must have a least value.
+    """
+    if s.is_empty():
+        return None
+    out: list[int] = []
+    for k in range(s.dim(dt.set)):
+        value = _least_value(s, k)
+        out.append(value)
+        s = s.fix_val(dt.set, k, val(value))
+    return out
+
+
+def _least_value(s: Set, k: int) -> int:
+    """The least value of dimension `k` of a set that is not empty.
+
+    isl's `lexmin` finds nothing in some sets with floors that do have points, and `dim_min_val`
+    is sometimes too small; only tests for emptiness are relied on, of which a good guess takes two.
+    """
+    guess = s.dim_min_val(k)
+    if (
+        guess.is_int()
+        and not s.fix_val(dt.set, k, guess).is_empty()
+        and s.upper_bound_val(dt.set, k, guess.sub(val(1))).is_empty()
+    ):
+        return int(guess.to_python())
+    least_known = coordinates(s.sample_point())[k]
+    step = 1
+    while True:
+        below = s.upper_bound_val(dt.set, k, val(least_known - step))
+        if not below.is_empty():
+            least_known = coordinates(below.sample_point())[k]
+            step *= 2
+        elif step == 1:
+            return least_known
+        else:
+            step = 1
 
 
 def coordinates(point: Any) -> list[int]:
@@ -429,10 +471,14 @@ def coordinates(point: Any) -> list[int]:
     return [point.get_coordinate_val(dt.set, k).to_python() for k in range(n)]
 
 
+def _name(s: Any, k: int) -> str:
+    return str(s.get_dim_name(dt.param, k))
+
+
 def at_sizes(s: Set | Map, sizes: Sizes, values: Mapping[str, int]) -> Any:
     """A set or map with its sizes given."""
     for k in range(s.dim(dt.param)):
-        name = s.get_dim_name(dt.param, k)
+        name = _name(s, k)
         if name in values:
             s = s.fix_val(dt.param, k, val(values[name]))
     return s.project_out(dt.param, 0, s.dim(dt.param))

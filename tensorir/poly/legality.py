@@ -1,4 +1,4 @@
-"""Does a step turn a conflict around, does a loop carry one, and the smallest instance of it.
+"""Does a step turn a conflict around, does a loop carry one, and where first (`witness`).
 
 Every schedule is legal by induction, so a step is judged against the order before it. What a
 reducer exempts (`conflict.Conflict.exempt`) may be turned; it is never free to race.
@@ -6,85 +6,22 @@ reducer exempts (`conflict.Conflict.exempt`) may be turned; it is never free to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
-from tensorir.ir.expr import Axis, Var
-from tensorir.ir.statement import Access, Array
+from tensorir.ir.expr import Axis
+from tensorir.ir.statement import Array
 from tensorir.poly import isl, tree
-from tensorir.poly.conflict import Conflict, Kind, Part, conflicts
+from tensorir.poly.conflict import Conflict, Part, conflicts
 from tensorir.poly.isl import Map
 from tensorir.poly.model import Program
-from tensorir.poly.relation import access_map, context_set, ordered, point_map
+from tensorir.poly.relation import context_set, ordered
 from tensorir.poly.tree import Loop
+from tensorir.poly.witness import Instance, Violation, Witness, distance, witness
 
 RACING = ("parallel", "vectorize", "bind")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Violation:
-    """Pairs of instances that a request would run in the wrong order, or at once.
-
-    Parameters
-    ----------
-    source, sink
-        Names of the statements; the source must run first.
-    relation
-        Source instances to sink instances, not empty.
-    array
-        What they fight over.
-    axes
-        The loops around both, outer to inner, in `program`.
-    program
-        The program in which distances are measured: the new one of a step.
-    parts
-        The same pairs by kind of conflict.
-    exempt
-        Whether all are of a declared reduction: refused only because they would race.
-    """
-
-    source: str
-    sink: str
-    relation: Map
-    array: Array
-    axes: tuple[Axis, ...]
-    program: Program = field(repr=False)
-    parts: tuple[Part, ...] = field(repr=False)
-    exempt: bool
-
-    @property
-    def kind(self) -> Kind:
-        """The kind of the first conflict found: flow, then anti, then output."""
-        for p in self.parts:
-            if not p.relation.intersect(self.relation).is_empty():
-                return p.kind
-        return "output"
-
-
-class Instance(NamedTuple):
-    """A statement's name, and the value of each of its iterators by name."""
-
-    stmt: str
-    at: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Witness:
-    """The smallest instance of a violation: smallest sizes, earliest source, earliest sink.
-
-    `cell` is the index in `array` that both touch; `distance` is sink minus source for each loop
-    around both.
-    """
-
-    sizes: dict[str, int]
-    source: Instance
-    sink: Instance
-    array: Array
-    cell: tuple[int, ...]
-    kind: Kind
-    distance: dict[str, int]
 
 
 # -- does a step turn a conflict around
@@ -106,10 +43,8 @@ def turned(old: Program, new: Program, names: Iterable[str]) -> Violation | None
         It could not be decided.
     """
     with isl.budget():
-        for found in _turned(old, new, names):
-            if not (found.exempt and _whole(found, old, new)):
-                return found
-    return None
+        found = _turned(old, new, names, lambda c: c.exempt != "update")
+        return _smallest([v for v in found if not (v.exempt and _whole(v, old, new))])
 
 
 def reassociates(old: Program, new: Program, names: Iterable[str]) -> bool:
@@ -118,30 +53,42 @@ def reassociates(old: Program, new: Program, names: Iterable[str]) -> bool:
     Results may then differ in their last bits. An exact reducer's (integer sums, min, max) do not.
     """
     with isl.budget():
-        for found in _turned(old, new, names, exempt_only=True):
-            reducer = old.stmt(found.source).combiner
-            if found.exempt and reducer is not None and not reducer.exact:
-                return True
-    return False
+        found = _turned(old, new, names, lambda c: c.exempt is not None)
+        return any(v.exempt and not _exact(old, v.source) for v in found)
+
+
+def _exact(program: Program, name: str) -> bool:
+    reducer = program.stmt(name).combiner
+    return reducer is not None and reducer.exact
 
 
 def _turned(
-    old: Program, new: Program, names: Iterable[str], *, exempt_only: bool = False
+    old: Program, new: Program, names: Iterable[str], wanted: Callable[[Conflict], bool]
 ) -> Iterator[Violation]:
     both = [n for n in dict.fromkeys(names) if n in old.placements and n in new.placements]
     for a, b, conflict in conflicts(old, both):
-        exempt = _is_exempt(old, a, b, conflict)
-        if exempt_only and not exempt:
+        if not wanted(conflict):
             continue
+        exempt = _is_exempt(old, a, b, conflict)
         for source, sink in ((a, b), (b, a)) if a != b else ((a, b),):
             wrong = _turned_times(old, new, source, sink, conflict.array)
             if wrong is None:
                 continue
             here = conflict if source == a else conflict.reverse()
-            relation = wrong.pairs(here.relation)
+            relation = wrong.pairs(here.relation, new)
             if relation is not None:
                 axes, array = tree.common(new.tree, source, sink)[0], conflict.array
                 yield Violation(source, sink, relation, array, axes, new, here.parts, exempt)
+
+
+def _smallest(found: list[Violation]) -> Violation | None:
+    """The violation that shows at the smallest sizes; of equals the first."""
+    if len(found) < 2:
+        return found[0] if found else None
+    sizes = found[0].program.sizes
+    shown = [isl.first_point(isl.Set.from_params(v.relation.params()), sizes) for v in found]
+    values = [[*x[0].values()] if x is not None else [] for x in shown]
+    return found[min(range(len(found)), key=lambda k: (not values[k], values[k], k))]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,13 +99,14 @@ class _Wrong:
     sink: Map
     order: Map
 
-    def pairs(self, relation: Map) -> Map | None:
-        """The pairs of `relation` at wrong points; None where there are none."""
+    def pairs(self, relation: Map, program: Program) -> Map | None:
+        """The pairs of `relation` at wrong points, at sizes that `program` allows, if any."""
         times = relation.apply_domain(self.source).apply_range(self.sink)
         if times.intersect(self.order).is_empty():
             return None
         back = self.source.apply_range(self.order).apply_range(self.sink.reverse())
-        return back.intersect(relation)
+        found = back.intersect(relation).intersect_params(context_set(program))
+        return None if found.is_empty() else found
 
 
 def _turned_times(
@@ -239,7 +187,7 @@ def _whole(found: Violation, old: Program, new: Program) -> bool:
     if (source, sink) == (found.source, found.sink):
         return True
     wrong = _turned_times(old, new, source, sink, found.array)
-    other = wrong.pairs(found.relation) if wrong is not None else None
+    other = wrong.pairs(found.relation, new) if wrong is not None else None
     return other is not None and found.relation.is_subset(other)
 
 
@@ -258,7 +206,9 @@ def _partner(program: Program, name: str) -> str | None:
 
 
 # -- does a loop carry a conflict
-def carried(program: Program, axis: Axis, *, lanes: bool = False) -> Violation | None:
+def carried(
+    program: Program, axis: Axis, *, lanes: bool = False, combined: bool = False
+) -> Violation | None:
     """A conflict between two iterations of the loop over `axis`, the loops outside being equal.
 
     Reductions are not exempt: iterations that run at once race. A buffer that exists once for
@@ -269,66 +219,72 @@ def carried(program: Program, axis: Axis, *, lanes: bool = False) -> Violation |
     lanes
         Iterations go in lock step, one instruction at a time: a cell that a statement reads
         before a later iteration of the same statement writes it is then safe.
+    combined
+        The lanes of a reduction are combined before the cell is updated: they do not race.
     """
     loop = tree.find(program.tree, axis)
     if loop is None:
         return None
     with isl.budget():
+        found: list[Violation] = []
         for a, b, conflict in conflicts(program, tree.stmts(loop)):
-            found = _carried_pair(program, axis, a, b, conflict, lanes=lanes)
-            if found is not None:
-                return found
-    return None
+            pairs = _carried_pair(program, axis, a, b, conflict, lanes=lanes)
+            found.extend(v for v in pairs if not (combined and v.exempt))
+        return _smallest(found)
 
 
 def _carried_pair(
     program: Program, axis: Axis, a: str, b: str, conflict: Conflict, *, lanes: bool
-) -> Violation | None:
+) -> Iterator[Violation]:
     buffer = program.buffers.get(conflict.array)
     outside = set(buffer.outside) if buffer is not None else set()
     if axis in outside:
-        return None
+        return
     common, _ = tree.common(program.tree, a, b)
     n = next(k for k, x in enumerate(common) if x is axis)
-    deeper = tuple(x for x in common[n + 1 :] if x in outside)
+    exempt = _is_exempt(program, a, b, conflict)
+    array = conflict.array
     if lanes and a == b:
-        return _carried_lanes(program, common, n, a, conflict, outside)
-    axes = (*common[: n + 1], *deeper)
-    equal = tuple(("eq", k) for k in (*range(n), *range(n + 1, len(axes))))
+        for part, pairs in _carried_lanes(program, common, n, a, conflict, outside):
+            yield Violation(a, a, pairs, array, common, program, (part,), exempt)
+        return
+    # One copy of a buffer for each point of a loop further in parts those iterations too.
+    axes = (*common[: n + 1], *(x for x in common[n + 1 :] if x in outside))
+    equal = _equal_signs(k for k in range(len(axes)) if k != n)
     later = _pieces(len(axes), (("lt", n), *equal))
     first, second = ordered(program, a, axes), ordered(program, b, axes)
     for source, sink in ((a, b), (b, a)) if a != b else ((a, b),):
         here = conflict if source == a else conflict.reverse()
         x, y = (first, second) if source == a else (second, first)
-        pairs = _Wrong(x, y, later).pairs(here.relation)
-        if pairs is not None:
-            exempt = _is_exempt(program, a, b, conflict)
-            return Violation(source, sink, pairs, here.array, common, program, here.parts, exempt)
-    return None
+        relation = _Wrong(x, y, later).pairs(here.relation, program)
+        if relation is not None:
+            yield Violation(source, sink, relation, array, common, program, here.parts, exempt)
 
 
 def _carried_lanes(
-    program: Program, axes: tuple[Axis, ...], n: int, name: str, conflict: Conflict, outside: set[Axis]
-) -> Violation | None:
+    program: Program,
+    axes: tuple[Axis, ...],
+    n: int,
+    name: str,
+    conflict: Conflict,
+    outside: set[Axis],
+) -> Iterator[tuple[Part, Map]]:
     """Conflicts within one statement whose order lanes in lock step do not keep."""
     time = ordered(program, name, axes)
-    same = tuple(k for k, x in enumerate(axes) if k < n or x in outside)
-    outer = tuple(("eq", k) for k in same)
+    outer = _equal_signs(k for k, x in enumerate(axes) if k < n or x in outside)
     later = _pieces(len(axes), (("lt", n), *outer))
     # In lock step the whole body runs for all lanes before its next inner iteration, and each
     # read of an instruction before each write: a read stays first unless its inner iteration is
     # later than the write's.
     crossed = isl.empty_map((), len(axes), len(axes))
     for k in range(n + 1, len(axes)):
-        between = tuple(("eq", x) for x in range(n + 1, k))
+        between = _equal_signs(range(n + 1, k))
         crossed = crossed.union(_pieces(len(axes), (("lt", n), *outer, *between, ("gt", k))))
     for part in conflict.parts:
         wrong = _Wrong(time, time, crossed if part.kind == "anti" else later)
-        pairs = wrong.pairs(part.relation)
+        pairs = wrong.pairs(part.relation, program)
         if pairs is not None:
-            exempt = _is_exempt(program, name, name, conflict)
-            return Violation(name, name, pairs, conflict.array, axes, program, (part,), exempt)
-    return None
+            yield part, pairs
 
 
 def check_marks(program: Program, names: Iterable[str]) -> tuple[Loop, Violation] | None:
@@ -339,7 +295,8 @@ def check_marks(program: Program, names: Iterable[str]) -> tuple[Loop, Violation
     touched = set(names)
     for loop in tree.loops(program.tree):
         if loop.kind in RACING and not touched.isdisjoint(tree.stmts(loop)):
-            found = carried(program, loop.axis, lanes=loop.kind == "vectorize")
+            lanes, combined = loop.kind == "vectorize", loop.bind == "reduce"
+            found = carried(program, loop.axis, lanes=lanes, combined=combined)
             if found is not None:
                 return loop, found
     return None
@@ -347,6 +304,11 @@ def check_marks(program: Program, names: Iterable[str]) -> tuple[Loop, Violation
 
 # -- order relations, over loop axes, without sizes
 Sign: TypeAlias = Literal["eq", "lt", "gt"]
+_EQ: Sign = "eq"
+
+
+def _equal_signs(axes: Iterable[int]) -> tuple[tuple[Sign, int], ...]:
+    return tuple((_EQ, k) for k in axes)
 
 
 @lru_cache(maxsize=4096)
@@ -384,9 +346,9 @@ def _turned_order(
 
 def _lexicographic(axes: tuple[int, ...], sign: Sign, equal: bool) -> Iterator[dict[int, Sign]]:
     for k, a in enumerate(axes):
-        yield {**{x: "eq" for x in axes[:k]}, a: sign}
+        yield {**dict.fromkeys(axes[:k], _EQ), a: sign}
     if equal:
-        yield {x: "eq" for x in axes}
+        yield dict.fromkeys(axes, _EQ)
 
 
 @lru_cache(maxsize=1024)
@@ -398,104 +360,15 @@ def _and_equal(m: Map, kept: tuple[int, ...], n: int) -> Map:
     return m.intersect(_equal(kept, n)) if kept else m
 
 
-# -- the smallest instance
-def witness(program: Program, violation: Violation) -> Witness | None:
-    """The smallest instance of a violation at sizes that the program allows.
-
-    Instances of copies are named by the loops around them, others by the statement's iterators.
-
-    Returns
-    -------
-    Witness or None
-        None where no allowed sizes show it.
-    """
-    v = violation
-    source, sink = v.program.stmt(v.source), v.program.stmt(v.sink)
-    sizes = program.sizes
-    with isl.budget():
-        pairs = v.relation.intersect_params(context_set(program))
-        found = isl.first_point(pairs.wrap().flatten(), sizes)
-        if found is None:
-            return None
-        size, point = found
-        n = len(source.iters)
-        at = dict(zip(source.iters, point[:n], strict=True))
-        to = dict(zip(sink.iters, point[n:], strict=True))
-        values: dict[Var, int] = {s: size[s.name] for s in sizes}
-        first = point_map(v.program.placements[v.source], {**values, **at}, sizes)
-        second = point_map(v.program.placements[v.sink], {**values, **to}, sizes)
-        kind, cell = _cell(v, {**values, **at}, {**values, **to}, size)
-    return Witness(
-        size,
-        Instance(v.source, _named(v.program, v.source, at, first)),
-        Instance(v.sink, _named(v.program, v.sink, to, second)),
-        v.array,
-        cell,
-        kind,
-        _by_name({a: second[a] - first[a] for a in v.axes}),
-    )
-
-
-def _named(
-    program: Program, name: str, at: dict[Axis, int], point: dict[Axis, int]
-) -> dict[str, int]:
-    if program.stmt(name).role == "copy":
-        return _by_name({a: point[a] for a in tree.axes_of(program.tree, name)})
-    return _by_name(at)
-
-
-def _by_name(values: dict[Axis, int]) -> dict[str, int]:
-    """Values by name; of axes that share a name, the inner ones get a prime."""
-    out: dict[str, int] = {}
-    for a, x in values.items():
-        name = a.name
-        while name in out:
-            name += "'"
-        out[name] = x
-    return out
-
-
-def _cell(
-    v: Violation, at: dict[Any, int], to: dict[Any, int], size: dict[str, int]
-) -> tuple[Kind, tuple[int, ...]]:
-    """The kind of the conflict between two instances, and the first cell that both touch."""
-    source, sink = v.program.stmt(v.source), v.program.stmt(v.sink)
-    kinds = {p.kind for p in v.parts}
-    pairs: tuple[tuple[Kind, tuple[Access, ...], tuple[Access, ...]], ...] = (
-        ("flow", source.writes, sink.reads),
-        ("anti", source.reads, sink.writes),
-        ("output", source.writes, sink.writes),
-    )
-    for kind, xs, ys in pairs:
-        for x in xs:
-            for y in ys:
-                if kind not in kinds or x.array is not v.array or y.array is not v.array:
-                    continue
-                first = _touched(v.program, v.source, x, at, size)
-                cells = first.intersect(_touched(v.program, v.sink, y, to, size))
-                if not cells.is_empty():
-                    return kind, tuple(isl.coordinates(cells.lexmin().sample_point()))
-    return v.kind, ()
-
-
-def _touched(
-    program: Program, name: str, access: Access, at: dict[Any, int], size: dict[str, int]
-) -> isl.Set:
-    stmt = program.stmt(name)
-    m = access_map(stmt, access, program.sizes)
-    for k, it in enumerate(stmt.iters):
-        m = m.fix_val(isl.dt.in_, k, isl.val(at[it]))
-    return isl.at_sizes(m.range(), program.sizes, size)
-
-
-def distance(violation: Violation) -> dict[Axis, int | None]:
-    """Sink minus source for each loop around both, where it is one constant; else None."""
-    v = violation
-    with isl.budget():
-        first, second = ordered(v.program, v.source, v.axes), ordered(v.program, v.sink, v.axes)
-        deltas = v.relation.apply_domain(first).apply_range(second).deltas()
-        out: dict[Axis, int | None] = {}
-        for k, a in enumerate(v.axes):
-            value = deltas.plain_get_val_if_fixed(isl.dt.set, k)
-            out[a] = value.to_python() if value.is_int() else None
-    return out
+__all__ = [
+    "RACING",
+    "Instance",
+    "Violation",
+    "Witness",
+    "carried",
+    "check_marks",
+    "distance",
+    "reassociates",
+    "turned",
+    "witness",
+]

@@ -122,9 +122,7 @@ def incomplete_block(program: Program, axis: Axis, factor: int, base: Lin) -> Pa
     return None
 
 
-def _incomplete(
-    program: Program, name: str, axis: Axis, factor: int, base: Lin
-) -> Partial | None:
+def _incomplete(program: Program, name: str, axis: Axis, factor: int, base: Lin) -> Partial | None:
     axes = _down_to(program, name, axis)
     d = len(axes) - 1
     block, point = Axis("block"), Axis("point")
@@ -211,7 +209,7 @@ def _walk_loop(
     hull = whole.n_basic_set() > 1
     pieces = [whole.simple_hull().to_set()] if hull else []
     pieces += [b.to_set() for b in whole.compute_divs().get_basic_sets()]
-    for piece in pieces[:1]:
+    for piece in (pieces[0], pieces[0].remove_divs()):
         span = _span(program, piece, inner, outer)
         if span is not None:
             out.loops[t.axis] = span

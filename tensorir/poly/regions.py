@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorir.ir.affine import Lin, Region
+from tensorir.ir.affine import Fact, Lin, Region
 from tensorir.ir.expr import Axis
 from tensorir.ir.statement import Access, Array, Statement
 from tensorir.poly import isl
@@ -63,14 +63,44 @@ def inside(a: Map, b: Map, program: Program) -> bool:
     return bool(a.intersect_params(context_set(program)).is_subset(b))
 
 
-def is_lower(
-    m: Map, dim: int, bound: Lin, outer: tuple[Axis, ...], program: Program
-) -> bool:
+def is_upper(m: Map, dim: int, bound: Lin, outer: tuple[Axis, ...], program: Program) -> bool:
+    """Whether `bound`, affine in `outer`, is above or at dimension `dim` of every cell."""
+    return _beyond(m, dim, bound, outer, program, -1)
+
+
+def is_lower(m: Map, dim: int, bound: Lin, outer: tuple[Axis, ...], program: Program) -> bool:
     """Whether `bound`, affine in `outer`, is below or at dimension `dim` of every cell."""
+    return _beyond(m, dim, bound, outer, program, 1)
+
+
+def _beyond(
+    m: Map, dim: int, bound: Lin, outer: tuple[Axis, ...], program: Program, sign: int
+) -> bool:
     cells = tuple(Axis("c") for _ in range(m.dim(dt.out)))
-    below: Region = ((("ge", bound - Lin({cells[dim]: 1}, 1)),),)
-    wrong = flat(m).intersect(isl.to_set((*outer, *cells), program.sizes, below))
+    past: Region = ((("ge", (bound - Lin({cells[dim]: 1})) * sign - 1),),)
+    wrong = flat(m).intersect(isl.to_set((*outer, *cells), program.sizes, past))
     return bool(wrong.intersect_params(context_set(program)).is_empty())
+
+
+def box(array: Array, program: Program) -> Set:
+    """All cells of an array."""
+    cells = tuple(Axis("c") for _ in array.shape)
+    inside: list[Fact] = []
+    for c, extent in zip(cells, array.shape, strict=True):
+        inside += [("ge", Lin({c: 1})), ("ge", extent - Lin({c: 1}, 1))]
+    return isl.to_set(cells, program.sizes, (tuple(inside),))
+
+
+def in_bounds(
+    region: Region, dims: Sequence[Axis], cells: Sequence[Axis], array: Array, program: Program
+) -> bool:
+    """Whether `cells` lie in `array` wherever `region`, over `dims`, holds."""
+    points = isl.to_set(dims, program.sizes, region).intersect_params(context_set(program))
+    for c, extent in zip(cells, array.shape, strict=True):
+        past: Region = ((("ge", Lin({c: -1}, -1)),), (("ge", Lin({c: 1}) - extent),))
+        if not points.intersect(isl.to_set(dims, program.sizes, past)).is_empty():
+            return False
+    return True
 
 
 def simplest(m: Map, within: Set, sizes: Sizes) -> tuple[Map, bool]:

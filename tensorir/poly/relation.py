@@ -6,7 +6,7 @@ cells, or loop axes, in the order that each function states. Parameters are the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from tensorir.ir.affine import Lin
@@ -120,13 +120,13 @@ def context_set(program: Program) -> Set:
     return known
 
 
-def point_map(placement: Placement, values: dict[Axis | Var, int], sizes: Sizes) -> dict[Axis, int]:
+def point_map(
+    placement: Placement, values: Mapping[Axis | Var, int], sizes: Sizes
+) -> dict[Axis, int]:
     """The loop point that runs one instance: `values` gives its iterators and all sizes."""
     m = placement_map(placement, sizes)
-    by_name = {s.name: values[s] for s in sizes}
-    for k in range(m.dim(isl.dt.param)):
-        m = m.fix_val(isl.dt.param, k, isl.val(by_name[m.get_dim_name(isl.dt.param, k)]))
     for k, it in enumerate(placement.stmt.iters):
         m = m.fix_val(isl.dt.in_, k, isl.val(values[it]))
-    point = isl.coordinates(m.range().lexmin().sample_point())
+    point = isl.least(isl.at_sizes(m.range(), sizes, {s.name: values[s] for s in sizes}))
+    assert point is not None
     return dict(zip(placement.axes, point, strict=True))

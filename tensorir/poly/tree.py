@@ -21,7 +21,8 @@ class At:
 class Loop:
     """A loop over `axis` around `body`.
 
-    `width` are the lanes of a vector loop; `bind` the hardware index of a bound one; `tail` what
+    `width` are the lanes of a vector loop; `bind` the hardware index of a bound one, or `reduce`
+    for a vector loop whose lanes are combined into the cell that they all update; `tail` what
     `split` asked for on the outer loop (`auto`, `cut`, `guard`), with `cut` = (point axis, extent).
     `step` is the number of the trace step that made the loop.
     """

@@ -8,6 +8,7 @@ argument, what came, and what was expected.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -15,12 +16,19 @@ import numpy as np
 from tensorir.codegen.source import Argument, KernelSource
 from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Axis, Var
-from tensorir.runtime.buffer import AnyArray, View, byte_range, give_back, overlaps_itself, view
+from tensorir.runtime.buffer import (
+    AnyArray,
+    byte_range,
+    give_back,
+    is_plain,
+    overlaps_itself,
+    view,
+)
 from tensorir.runtime.call import solvable, variables
 from tensorir.support.errors import CallTypeError, CallValueError, KernelError, internal, warn
 from tensorir.support.tracebacks import user_api
 
-__all__ = ["Callee", "Copies", "raise_failed", "signature_text", "slow_call"]
+__all__ = ["Callee", "Copies", "raise_failed", "signature_text", "sizes_of", "slow_call"]
 
 _WARN_ABOVE = 1_000_000
 
@@ -61,6 +69,7 @@ class Callee(Protocol):
     def source(self) -> KernelSource: ...
     @property
     def copies(self) -> Copies: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def run(self, pointers: list[int], sizes: list[int]) -> tuple[int, list[int]]: ...
 
 
@@ -74,22 +83,23 @@ def slow_call(kernel: Callee, /, *args: Any, **kwargs: Any) -> Any:
     """Call a kernel with any arguments: what `kernel(*args, **kwargs)` means."""
     source, name = kernel.source, kernel.name
     values = _bind(source, name, args, kwargs)
-    views = [
-        None if value is _MISSING else _view(argument, value, name)
-        for argument, value in zip(source.arguments, values, strict=True)
-    ]
-    sizes = _sizes(source, views, name)
+    if any(type(value) is not np.ndarray for value in values if value is not None):
+        return _foreign_call(kernel, values)
+    for argument, array in zip(source.arguments, values, strict=True):
+        if array is not None:
+            _require_kind(argument, array, name)
+    sizes = _sizes(source, values, name)
     arrays = [
-        _fresh(argument, sizes, name) if given is None else given.array
-        for argument, given in zip(source.arguments, views, strict=True)
+        _fresh(argument, sizes, name) if array is None else array
+        for argument, array in zip(source.arguments, values, strict=True)
     ]
-    for argument, given in zip(source.arguments, views, strict=True):
-        if given is not None and argument.role == "output":
-            _require_output(argument, given.array, name)
-    _require_apart(source, views, name)
+    for argument, array in zip(source.arguments, arrays, strict=True):
+        if argument.role == "output":
+            _require_output(argument, array, name)
+    _require_apart(source, values, name)
     plain = [
-        array if given is None or given.plain else _copy(kernel, argument, array)
-        for argument, given, array in zip(source.arguments, views, arrays, strict=True)
+        array if is_plain(array) else _copy(kernel, argument, array)
+        for argument, array in zip(source.arguments, arrays, strict=True)
     ]
     status, info = kernel.run(
         [a.ctypes.data for a in plain], [sizes[v].value for v in source.sizes]
@@ -99,29 +109,56 @@ def slow_call(kernel: Callee, /, *args: Any, **kwargs: Any) -> Any:
     for argument, array, used in zip(source.arguments, arrays, plain, strict=True):
         if argument.role == "output" and used is not array:
             array[...] = used
-    like = next((v for v in values if v is not _MISSING), None)
-    results = [
-        give_back(array, like, f"{name}(): output {argument.name}") if given is None else value
-        for argument, value, given, array in zip(
-            source.arguments, values, views, arrays, strict=True
-        )
-        if argument.role == "output"
+    return _result(arrays, source)
+
+
+def _result(values: list[Any], source: KernelSource) -> Any:
+    pairs = zip(source.arguments, values, strict=True)
+    outputs = [value for argument, value in pairs if argument.role == "output"]
+    return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+def _foreign_call(kernel: Callee, values: list[Any]) -> Any:
+    """The same call with a numpy array on the memory of each value, and the results back."""
+    source, name = kernel.source, kernel.name
+    arrays = _views(source, values, name)
+    made = kernel(*(array for array in arrays if array is not None))
+    results = iter(made if isinstance(made, tuple) else (made,))
+    like = next(value for value in values if value is not None)
+    finals = list(values)
+    for k, argument in enumerate(source.arguments):
+        if argument.role == "output":
+            result = next(results)
+            if finals[k] is None:
+                finals[k] = give_back(result, like, _Place(argument, name))
+    return _result(finals, source)
+
+
+def _views(source: KernelSource, values: list[Any], name: str) -> list[AnyArray | None]:
+    return [
+        None
+        if value is None
+        else view(value, _Place(argument, name), output=argument.role == "output")
+        for argument, value in zip(source.arguments, values, strict=True)
     ]
-    return results[0] if len(results) == 1 else tuple(results)
+
+
+class _Place(NamedTuple):
+    """How messages name an argument; text only when one is written."""
+
+    argument: Argument
+    kernel: str
+
+    def __str__(self) -> str:
+        kind = "argument" if self.argument.role == "input" else "output"
+        return f"{self.kernel}(): {kind} {self.argument.name}"
 
 
 # -- binding
-class _Missing:
-    """An output that is to be made."""
-
-
-_MISSING = _Missing()
-
-
 def _bind(
     source: KernelSource, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> list[Any]:
-    """One value for each argument; `_MISSING` for outputs that are to be made."""
+    """One value for each argument; None for outputs that are to be made."""
     strange = [key for key in kwargs if key != "out"]
     if strange:
         raise CallTypeError(
@@ -135,12 +172,12 @@ def _bind(
     if len(args) == len(source.arguments):
         if out is not None:
             raise CallTypeError(f"{name}() got its outputs twice: by position and as out=")
-        return list(args)
+        return [_not_none(a, value, name) for a, value in zip(source.arguments, args, strict=True)]
     if len(args) != len(inputs):
         raise _wrong_number(source, name, len(args), len(inputs), len(outputs))
-    values: list[Any] = [_MISSING] * len(source.arguments)
+    values: list[Any] = [None] * len(source.arguments)
     for k, value in zip(inputs, args, strict=True):
-        values[k] = value
+        values[k] = _not_none(source.arguments[k], value, name)
     if out is None:
         return values
     given = list(out) if isinstance(out, tuple | list) else [out]
@@ -151,8 +188,14 @@ def _bind(
             f"out= has {_count(len(given), 'array')}"
         )
     for k, value in zip(outputs, given, strict=True):
-        values[k] = value
+        values[k] = _not_none(source.arguments[k], value, name)
     return values
+
+
+def _not_none(argument: Argument, value: Any, name: str) -> Any:
+    if value is None:
+        raise CallTypeError(f"{_Place(argument, name)} is None, not an array")
+    return value
 
 
 def _count(n: int, noun: str) -> str:
@@ -179,27 +222,30 @@ def signature_text(source: KernelSource, name: str) -> str:
     return f"{name}({', '.join(parts)})"
 
 
+def sizes_of(source: KernelSource, args: Sequence[Any], name: str) -> dict[Axis | Var, int]:
+    """The sizes that a call with these arrays, all or the inputs, would have."""
+    arrays = _views(source, _bind(source, name, tuple(args), {}), name)
+    for argument, array in zip(source.arguments, arrays, strict=True):
+        if array is not None:
+            _require_kind(argument, array, name)
+    return {v: size.value for v, size in _sizes(source, arrays, name).items()}
+
+
 # -- single arrays
-def _what(argument: Argument, name: str) -> str:
-    kind = "argument" if argument.role == "input" else "output"
-    return f"{name}(): {kind} {argument.name}"
-
-
-def _view(argument: Argument, value: Any, name: str) -> View:
-    what = _what(argument, name)
-    given = view(value, what, output=argument.role == "output")
-    came, expected = given.array.dtype, argument.dtype.numpy
+def _require_kind(argument: Argument, array: AnyArray, name: str) -> None:
+    """The element type, in any byte order, and the rank."""
+    came, expected = array.dtype, argument.dtype.numpy
     if came != expected and came.newbyteorder("=") != expected:
         hint = "" if argument.role == "output" else f'  try  x.astype("{argument.dtype.name}")'
         raise CallTypeError(
-            f"{what} is {came.name}, expected {argument.dtype.name}", details=hint
+            f"{_Place(argument, name)} is {came.name}, expected {argument.dtype.name}",
+            details=hint,
         )
-    if given.array.ndim != len(argument.shape):
+    if array.ndim != len(argument.shape):
         raise CallValueError(
-            f"{what} has {_count(given.array.ndim, 'dimension')}, shape "
-            f"{_shape(given.array.shape)}, expected {_extents(argument.shape)}"
+            f"{_Place(argument, name)} has {_count(array.ndim, 'dimension')}, shape "
+            f"{_shape(array.shape)}, expected {_extents(argument.shape)}"
         )
-    return given
 
 
 def _shape(shape: tuple[int, ...]) -> str:
@@ -212,7 +258,7 @@ def _extents(shape: tuple[Lin, ...]) -> str:
 
 
 def _require_output(argument: Argument, array: AnyArray, name: str) -> None:
-    what = _what(argument, name)
+    what = str(_Place(argument, name))
     if not array.flags.writeable:
         raise CallValueError(f"{what} is read-only")
     if not array.dtype.isnative:
@@ -233,13 +279,13 @@ def _fresh(argument: Argument, sizes: dict[Var, _Size], name: str) -> AnyArray:
     shape = tuple(_evaluate(e, sizes) for e in argument.shape)
     if any(n < 0 for n in shape):
         known = _known(argument.shape, sizes)
-        raise CallValueError(f"{_what(argument, name)} would have shape {_shape(shape)}{known}")
+        raise CallValueError(f"{_Place(argument, name)} would have shape {_shape(shape)}{known}")
     make = np.zeros if argument.partial else np.empty
     try:
         return make(shape, argument.dtype.numpy)
     except (MemoryError, ValueError, OverflowError):
         raise CallValueError(
-            f"{_what(argument, name)} of shape {_shape(shape)} does not fit in memory"
+            f"{_Place(argument, name)} of shape {_shape(shape)} does not fit in memory"
         ) from None
 
 
@@ -254,7 +300,7 @@ def _copy(kernel: Callee, argument: Argument, array: AnyArray) -> AnyArray:
                 plain[...] = array
     except (MemoryError, ValueError):
         raise CallValueError(
-            f"{_what(argument, kernel.name)} of shape {_shape(array.shape)} has to be copied, and "
+            f"{_Place(argument, kernel.name)} of shape {_shape(array.shape)} has to be copied, and "
             "the copy does not fit in memory"
         ) from None
     kernel.copies.count(kernel.name, argument.name, plain.nbytes)
@@ -262,18 +308,18 @@ def _copy(kernel: Callee, argument: Argument, array: AnyArray) -> AnyArray:
 
 
 # -- arrays together
-def _sizes(source: KernelSource, views: list[View | None], name: str) -> dict[Var, _Size]:
+def _sizes(source: KernelSource, arrays: list[AnyArray | None], name: str) -> dict[Var, _Size]:
     """Every size, read off dimensions; all other dimensions must agree."""
     sizes: dict[Var, _Size] = {}
-    pairs = list(zip(source.arguments, views, strict=True))
+    pairs = list(zip(source.arguments, arrays, strict=True))
     given = [
         (a, v) for role in ("input", "output") for a, v in pairs if v is not None and a.role == role
     ]
     for argument, v in given:
-        for dim, extent in zip(v.array.shape, argument.shape, strict=True):
+        for dim, extent in zip(v.shape, argument.shape, strict=True):
             variable = solvable(extent)
             if variable is not None and variable not in sizes:
-                value = _solve(extent, variable, dim, argument, v.array, name)
+                value = _solve(extent, variable, dim, argument, v, name)
                 sizes[variable] = _Size(value, argument.name)
     missing = [s.name for s in source.sizes if s not in sizes]
     if missing:
@@ -283,9 +329,9 @@ def _sizes(source: KernelSource, views: list[View | None], name: str) -> dict[Va
         )
     for argument, v in given:
         expected = tuple(_evaluate(e, sizes) for e in argument.shape)
-        if v.array.shape != expected:
+        if v.shape != expected:
             raise CallValueError(
-                f"{_what(argument, name)} has shape {_shape(v.array.shape)}, expected "
+                f"{_Place(argument, name)} has shape {_shape(v.shape)}, expected "
                 f"{_expected(argument, expected, sizes)}"
             )
     return sizes
@@ -311,7 +357,7 @@ def _solve(
         return value
     trouble = f"no {variable.name} gives {dim}" if rest else f"{variable.name} would be {value}"
     raise CallValueError(
-        f"{_what(argument, name)} has shape {_shape(array.shape)}, expected "
+        f"{_Place(argument, name)} has shape {_shape(array.shape)}, expected "
         f"{_extents(argument.shape)}: {trouble}"
     )
 
@@ -321,15 +367,15 @@ def _evaluate(e: Lin, sizes: dict[Var, _Size]) -> int:
     return e.evaluate(env)
 
 
-def _require_apart(source: KernelSource, views: list[View | None], name: str) -> None:
-    ranges = [None if v is None else byte_range(v.array) for v in views]
+def _require_apart(source: KernelSource, arrays: list[AnyArray | None], name: str) -> None:
+    ranges = [None if array is None else byte_range(array) for array in arrays]
     for i, output in enumerate(source.arguments):
         if output.role != "output" or ranges[i] is None:
             continue
         for j, other in enumerate(source.arguments):
             if j == i or (other.role == "output" and j < i):
                 continue
-            if not _meet(ranges[i], ranges[j]) or _same_in_place(source, views, i, j):
+            if not _meet(ranges[i], ranges[j]) or _same_in_place(source, arrays, i, j):
                 continue
             kind = "argument" if other.role == "input" else "output"
             raise CallValueError(
@@ -342,14 +388,13 @@ def _meet(a: tuple[int, int] | None, b: tuple[int, int] | None) -> bool:
     return a is not None and b is not None and a[0] < b[1] and b[0] < a[1]
 
 
-def _same_in_place(source: KernelSource, views: list[View | None], i: int, j: int) -> bool:
+def _same_in_place(source: KernelSource, arrays: list[AnyArray | None], i: int, j: int) -> bool:
     output, other = source.arguments[i], source.arguments[j]
-    a, b = views[i], views[j]
-    if a is None or b is None or other.name not in output.in_place:
+    x, y = arrays[i], arrays[j]
+    if x is None or y is None or other.name not in output.in_place:
         return False
     if (output.shape, output.dtype) != (other.shape, other.dtype):
         return False
-    x, y = a.array, b.array
     return (x.ctypes.data, x.shape, x.strides) == (y.ctypes.data, y.shape, y.strides)
 
 

@@ -7,7 +7,6 @@ else comes through DLPack, or, for inputs, through `__array__`.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,26 +15,18 @@ from tensorir.ir import dtype as dtypes
 from tensorir.runtime.device import device_name, on_cpu
 from tensorir.support.errors import CallTypeError, CallValueError
 
-__all__ = ["AnyArray", "View", "byte_range", "give_back", "overlaps_itself", "view"]
+__all__ = ["AnyArray", "byte_range", "give_back", "is_plain", "overlaps_itself", "view"]
 
 AnyArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """A value that the caller passed, and a numpy array on its memory."""
-
-    value: Any
-    array: AnyArray
-
-    @property
-    def plain(self) -> bool:
-        """Whether a kernel can use the memory as it is, as far as reading goes."""
-        flags = self.array.flags
-        return flags.c_contiguous and flags.aligned and self.array.dtype.isnative
+def is_plain(array: AnyArray) -> bool:
+    """Whether a kernel can use the memory as it is, as far as reading goes."""
+    flags = array.flags
+    return flags.c_contiguous and flags.aligned and array.dtype.isnative
 
 
-def view(value: Any, what: str, *, output: bool = False) -> View:
+def view(value: Any, what: object, *, output: bool = False) -> AnyArray:
     """A numpy array on the memory of `value`.
 
     Parameters
@@ -44,7 +35,7 @@ def view(value: Any, what: str, *, output: bool = False) -> View:
         An array of numpy, torch, or any library with DLPack; for inputs also anything with
         `__array__`.
     what
-        How messages name it: "C(): argument A".
+        How messages name it, as its `str`: "C(): argument A".
     output
         The array will be written: it must not be a copy.
 
@@ -56,13 +47,15 @@ def view(value: Any, what: str, *, output: bool = False) -> View:
         If it is an array of another device, or one that requires grad or is lazily conjugated.
     """
     if isinstance(value, np.ndarray):
-        return View(value, _plain_numpy(value, what))
+        return _plain_numpy(value, what)
+    if isinstance(value, type):
+        raise CallTypeError(f"{what} is the class {value.__name__}, not an array")
     if _library(value) == "torch" and hasattr(value, "data_ptr"):
-        return View(value, _from_torch(value, what))
+        return _from_torch(value, what)
     if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
-        return View(value, _from_dlpack(value, what, output))
-    if hasattr(value, "__array__") and not isinstance(value, type) and not output:
-        return View(value, _from_array_method(value, what))
+        return _from_dlpack(value, what, output)
+    if hasattr(value, "__array__") and not output:
+        return _from_array_method(value, what)
     raise CallTypeError(
         f"{what} is a {type(value).__name__}, not an array",
         details="" if output else '  try  np.asarray(x, dtype="float32") once, before the call',
@@ -73,7 +66,7 @@ def _library(value: object) -> str:
     return type(value).__module__.partition(".")[0]
 
 
-def _plain_numpy(value: AnyArray, what: str) -> AnyArray:
+def _plain_numpy(value: AnyArray, what: object) -> AnyArray:
     if isinstance(value, np.ma.MaskedArray):
         raise CallTypeError(
             f"{what} is a masked array, whose mask would be lost",
@@ -90,13 +83,16 @@ class _Memory:
         self.__array_interface__ = interface
 
 
-def _from_torch(value: Any, what: str) -> AnyArray:
+def _from_torch(value: Any, what: object) -> AnyArray:
+    try:
+        array: AnyArray = value.numpy()
+        return array
+    except (RuntimeError, TypeError):
+        pass  # numpy has no such type, or there is a reason, to be told below
     if value.layout != sys.modules["torch"].strided:
         raise CallTypeError(f"{what} is a {value.layout} tensor", details="  try  x.to_dense()")
     if not on_cpu(value.device.type):
-        raise CallValueError(
-            f"{what} is on {value.device}, expected cpu", details="  try  x.cpu()"
-        )
+        raise CallValueError(f"{what} is on {value.device}, expected cpu", details="  try  x.cpu()")
     if value.requires_grad:
         raise CallValueError(
             f"{what} requires grad, and kernels are not differentiated",
@@ -124,7 +120,7 @@ def _from_torch(value: Any, what: str) -> AnyArray:
     return np.asarray(_Memory(value, interface)).view(known.numpy)
 
 
-def _from_dlpack(value: Any, what: str, output: bool) -> AnyArray:
+def _from_dlpack(value: Any, what: object, output: bool) -> AnyArray:
     try:
         device = device_name(value)
     except Exception as problem:
@@ -141,7 +137,7 @@ def _from_dlpack(value: Any, what: str, output: bool) -> AnyArray:
         ) from problem
 
 
-def _from_array_method(value: Any, what: str) -> AnyArray:
+def _from_array_method(value: Any, what: object) -> AnyArray:
     try:
         return np.asarray(value)
     except Exception as problem:
@@ -155,7 +151,7 @@ def _reason(problem: Exception) -> str:
     return text.splitlines()[0][:200]
 
 
-def give_back(array: AnyArray, like: object, what: str) -> Any:
+def give_back(array: AnyArray, like: object, what: object) -> Any:
     """A fresh result as an array of the library of `like`, sharing memory."""
     if isinstance(like, np.ndarray | np.generic) or not hasattr(like, "__dlpack__"):
         return array

@@ -114,7 +114,7 @@ def _as_schedule(what: object) -> Schedule:
 def _target(target: str | Target | None) -> Target:
     if isinstance(target, Target):
         return target
-    name = target if target is not None else knobs.target
+    name = target if target is not None else knobs.target or "native"
     if not isinstance(name, str):
         raise ArgumentTypeError(f"target={name!r:.60}: expected the name of a target")
     if name.split(":")[0] in ("cuda", "emulator"):

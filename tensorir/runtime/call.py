@@ -9,65 +9,28 @@ lives in Python and speed in machine code.
 
 Everything it refers to is an imported symbol: the text depends on the signature alone, and its
 object can be kept on disk and used by every kernel of that signature. The address of the kernel
-is read from the `Kernel` object, at `FUNCTION`.
+is read from the `Kernel` object, at `layout.FUNCTION`.
 """
 
 from __future__ import annotations
 
-import ctypes
-import sys
-import sysconfig
-from collections.abc import Callable, Iterable
-from functools import cache
-from typing import Any
+from collections.abc import Iterable
+from math import prod
 
 import numpy as np
 
 from tensorir.codegen.source import Argument, KernelSource
 from tensorir.ir.affine import Lin
-from tensorir.ir.dtype import DType
 from tensorir.ir.expr import Axis, Var
+from tensorir.runtime import layout
 
-__all__ = [
-    "FUNCTION",
-    "SYMBOL",
-    "VECTORCALL",
-    "imports",
-    "layout_holds",
-    "slow_text",
-    "solvable",
-    "variables",
-    "wrapper_text",
-]
-
-# -- layouts
-# CPython objects: reference count, type. Checked by `layout_holds` before any of it is used.
-_TYPE, _HEADER = 8, 16
-_TUPLE_SIZE, _TUPLE_ITEMS = 16, 24
-VECTORCALL, FUNCTION = _HEADER, _HEADER + 8  # of a Kernel object
-# https://numpy.org/doc/stable/reference/c-api/types-and-structures.html#c.PyArrayObject
-_DATA, _RANK, _DIMS, _DESCR, _FLAGS = (_HEADER + k for k in (0, 8, 16, 40, 48))
-_C_ORDER, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
-_API_ZEROS, _API_EMPTY = 183, 184  # of numpy's table of C functions; fixed for all of numpy 2
+__all__ = ["SYMBOL", "slow_text", "solvable", "variables", "wrapper_text"]
 
 SYMBOL = "tir_call"
 # A call that takes longer than this, in nanoseconds, lets other Python threads run. The estimate
 # takes 8 operations and 16 bytes a nanosecond.
 _RELEASE_ABOVE = 2000.0
 _OPERATIONS_PER_NS, _BYTES_PER_NS = 8.0, 16.0
-
-_FUNCTIONS = {
-    "PyObject_Vectorcall": "ptr (ptr, ptr, i64, ptr)",
-    "PyEval_SaveThread": "ptr ()",
-    "PyEval_RestoreThread": "void (ptr)",
-    "PyTuple_New": "ptr (i64)",
-    "PyErr_Clear": "void ()",
-    "PyLong_FromLong": "ptr (i64)",
-    "PyLong_FromVoidPtr": "ptr (ptr)",
-    "Py_IncRef": "void (ptr)",
-    "Py_DecRef": "void (ptr)",
-}
-_ALLOCATORS = ("PyArray_Empty", "PyArray_Zeros")
 
 
 class _Writer:
@@ -106,9 +69,7 @@ class _Writer:
         """The conjunction of some i1 values."""
         result = "true"
         for condition in conditions:
-            result = (
-                condition if result == "true" else self.value(f"and i1 {result}, {condition}")
-            )
+            result = condition if result == "true" else self.value(f"and i1 {result}, {condition}")
         return result
 
     def check(self, *conditions: str, otherwise: str = "slow") -> None:
@@ -179,8 +140,8 @@ class _Wrapper:
         return "\n".join([*self.declarations(), *self.w.lines, "}", ""])
 
     def declarations(self) -> list[str]:
-        lines = [f"declare {s.replace(' (', f' @{n}(', 1)}" for n, s in _FUNCTIONS.items()]
-        lines += [f"declare ptr @{name}(i32, ptr, ptr, i32)" for name in _ALLOCATORS]
+        lines = [f"declare {s.replace(' (', f' @{n}(', 1)}" for n, s in layout.FUNCTIONS.items()]
+        lines += [f"declare ptr @{name}(i32, ptr, ptr, i32)" for name in layout.ALLOCATORS]
         names = ["PyArray_Type", "PyTuple_Type", "tir_slow", "tir_failed", "tir_out"]
         names += [f"descr_{name}" for name in self.descriptors]
         return [*lines, *(f"@{name} = external global i8" for name in names), ""]
@@ -205,8 +166,8 @@ class _Wrapper:
         w.go("bound")
         w.label("keyword")
         w.check(w.equal("i64", "%n", len(inputs)))
-        w.check(w.equal("i64", w.load("i64", "%kwnames", _TUPLE_SIZE), 1))
-        w.check(w.equal("ptr", w.load("ptr", "%kwnames", _TUPLE_ITEMS), "@tir_out"))
+        w.check(w.equal("i64", w.load("i64", "%kwnames", layout.TUPLE_SIZE), 1))
+        w.check(w.equal("ptr", w.load("ptr", "%kwnames", layout.TUPLE_ITEMS), "@tir_out"))
         objects = ["null"] * total
         for k, i in enumerate(inputs):
             objects[i] = w.item("%args", k)
@@ -214,10 +175,10 @@ class _Wrapper:
         if len(outputs) == 1:
             objects[outputs[0]] = out
         else:
-            w.check(w.equal("ptr", w.load("ptr", out, _TYPE), "@PyTuple_Type"))
-            w.check(w.equal("i64", w.load("i64", out, _TUPLE_SIZE), len(outputs)))
+            w.check(w.equal("ptr", w.load("ptr", out, layout.TYPE), "@PyTuple_Type"))
+            w.check(w.equal("i64", w.load("i64", out, layout.TUPLE_SIZE), len(outputs)))
             for k, i in enumerate(outputs):
-                objects[i] = w.load("ptr", out, _TUPLE_ITEMS + 8 * k)
+                objects[i] = w.load("ptr", out, layout.TUPLE_ITEMS + 8 * k)
         ways.append((w.block, objects, "false"))
         w.go("bound")
         w.label("bound")
@@ -230,18 +191,19 @@ class _Wrapper:
     def check_array(self, array: _Array) -> list[tuple[str, Lin]]:
         """Everything but overlap; dimensions that could not be compared yet are returned."""
         w, argument, it = self.w, array.argument, array.object
-        w.check(w.equal("ptr", w.load("ptr", it, _TYPE), "@PyArray_Type"))
-        need = _C_ORDER | _ALIGNED | (_WRITEABLE if argument.role == "output" else 0)
-        flags = w.value(f"and i32 {w.load('i32', it, _FLAGS)}, {need}")
+        w.check(w.equal("ptr", w.load("ptr", it, layout.TYPE), "@PyArray_Type"))
+        need = layout.C_ORDER | layout.ALIGNED
+        need |= layout.WRITEABLE if argument.role == "output" else 0
+        flags = w.value(f"and i32 {w.load('i32', it, layout.FLAGS)}, {need}")
         w.check(
-            w.equal("i32", w.load("i32", it, _RANK), len(argument.shape)),
-            w.equal("ptr", w.load("ptr", it, _DESCR), f"@descr_{argument.dtype.name}"),
+            w.equal("i32", w.load("i32", it, layout.RANK), len(argument.shape)),
+            w.equal("ptr", w.load("ptr", it, layout.DESCR), f"@descr_{argument.dtype.name}"),
             w.equal("i32", flags, need),
         )
-        array.data = w.load("ptr", it, _DATA)
+        array.data = w.load("ptr", it, layout.DATA)
         if not argument.shape:
             return []
-        dims = w.load("ptr", it, _DIMS)
+        dims = w.load("ptr", it, layout.DIMS)
         array.dims = [w.load("i64", dims, 8 * k) for k in range(len(argument.shape))]
         return self.compare(list(zip(array.dims, argument.shape, strict=True)))
 
@@ -260,7 +222,7 @@ class _Wrapper:
         return left
 
     def solve(self, variable: Var, dim: str, extent: Lin) -> list[str]:
-        """`variable` from dim = coef*variable + const; the conditions under which it has a value."""
+        """Take `variable` from dim = coef*variable + const; the conditions for it to exist."""
         w, coef, const = self.w, extent.coef(variable), extent.const
         rest = w.value(f"sub i64 {dim}, {const}") if const else dim
         if coef == 1:
@@ -371,7 +333,7 @@ class _Wrapper:
         made: list[str] = []
         for i, shape in zip(self.outputs, dims, strict=True):
             made.append(self.allocate_one(self.arrays[i].argument, shape, made))
-        result = [(array, w.load("ptr", array, _DATA)) for array in made]
+        result = [(array, w.load("ptr", array, layout.DATA)) for array in made]
         self.fresh_block = w.block
         w.go("run")
         return result
@@ -383,10 +345,8 @@ class _Wrapper:
             w.emit(f"store i64 {dim}, ptr {place}, align 8")
         descriptor = f"@descr_{argument.dtype.name}"
         w.emit(f"call void @Py_IncRef(ptr {descriptor})")
-        maker = _ALLOCATORS[argument.partial]
-        array = w.value(
-            f"call ptr @{maker}(i32 {len(shape)}, ptr %shape, ptr {descriptor}, i32 0)"
-        )
+        maker = layout.ALLOCATORS[argument.partial]
+        array = w.value(f"call ptr @{maker}(i32 {len(shape)}, ptr %shape, ptr {descriptor}, i32 0)")
         failed, fine = w.fresh("nomemory"), w.fresh("ok")
         w.emit(f"br i1 {w.equal('ptr', array, 'null')}, label %{failed}, label %{fine}")
         w.label(failed)
@@ -420,7 +380,7 @@ class _Wrapper:
         arguments = [f"ptr {array.data}" for array in self.arrays]
         arguments += [f"i64 {self.sizes[v]}" for v in self.variables]
         call = f"call i32 %kernel({', '.join([*arguments, 'ptr %info'])})"
-        w.emit(f"%at = getelementptr i8, ptr %self, i64 {FUNCTION}")
+        w.emit(f"%at = getelementptr i8, ptr %self, i64 {layout.FUNCTION}")
         w.emit("%kernel = load ptr, ptr %at, align 8")
         long = self.long()
         if long == "false":
@@ -449,7 +409,7 @@ class _Wrapper:
             for coefficient, factors in polynomial:
                 scale = coefficient / rate
                 if all(f.is_const for f in factors):
-                    known += scale * float(np.prod([float(f.const) for f in factors]))
+                    known += scale * prod(float(f.const) for f in factors)
                     continue
                 product = _hex(scale)
                 for f in factors:
@@ -474,7 +434,7 @@ class _Wrapper:
             w.emit("br i1 %none, label %drop, label %fill")
             w.label("fill")
             for k, result in enumerate(results):
-                place = w.value(f"getelementptr i8, ptr %tuple, i64 {_TUPLE_ITEMS + 8 * k}")
+                place = w.value(f"getelementptr i8, ptr %tuple, i64 {layout.TUPLE_ITEMS + 8 * k}")
                 w.emit(f"store ptr {result}, ptr {place}, align 8")
             w.emit("ret ptr %tuple")
             w.label("drop")
@@ -490,7 +450,8 @@ class _Wrapper:
         for k, part in enumerate(parts):
             place = w.value(f"getelementptr ptr, ptr %shape, i64 {k}")
             w.emit(f"store ptr {part}, ptr {place}, align 8")
-        w.emit("%raised = call ptr @PyObject_Vectorcall(ptr @tir_failed, ptr %shape, i64 3, ptr null)")
+        call = "call ptr @PyObject_Vectorcall(ptr @tir_failed, ptr %shape, i64 3, ptr null)"
+        w.emit(f"%raised = {call}")
         for part in parts[1:]:
             w.emit(f"call void @Py_DecRef(ptr {part})")
         w.emit("ret ptr %raised")
@@ -501,7 +462,7 @@ class _Wrapper:
         w.label("slow")
         w.emit("br i1 %plain, label %slow_plain, label %slow_keywords")
         w.label("slow_keywords")
-        named = w.load("i64", "%kwnames", _TUPLE_SIZE)
+        named = w.load("i64", "%kwnames", layout.TUPLE_SIZE)
         w.go("slow_call")
         w.label("slow_plain")
         w.go("slow_call")
@@ -565,98 +526,3 @@ def variables(extent: Lin) -> list[Axis | Var]:
 def _may_be_same(output: Argument, other: Argument) -> bool:
     named = other.name in output.in_place
     return named and other.shape == output.shape and other.dtype == output.dtype
-
-
-# -- what the symbols are
-@cache
-def _keep(dtype_name: str, numpy_dtype: np.dtype[Any]) -> np.dtype[Any]:
-    return numpy_dtype
-
-
-def _api(index: int) -> int:
-    """The address of a function in numpy's table."""
-    from numpy._core import _multiarray_umath  # the capsule is public, its module is not
-
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    table = get(_multiarray_umath._ARRAY_API, None)
-    return int(ctypes.c_void_p.from_address(table + 8 * index).value or 0)
-
-
-@cache
-def _fixed_imports() -> dict[str, int]:
-    addresses = {
-        name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
-        for name in _FUNCTIONS
-    }
-    addresses |= {"PyArray_Empty": _api(_API_EMPTY), "PyArray_Zeros": _api(_API_ZEROS)}
-    addresses |= {"PyArray_Type": id(np.ndarray), "PyTuple_Type": id(tuple)}
-    return addresses | {"tir_out": id(sys.intern("out"))}
-
-
-def imports(
-    dtypes: Iterable[DType], slow: Callable[..., Any], failed: Callable[..., Any]
-) -> dict[str, int]:
-    """Addresses of all that a wrapper refers to. `slow` and `failed` must live on."""
-    described = {f"descr_{d.name}": id(_keep(d.name, d.numpy)) for d in dtypes}
-    return {**_fixed_imports(), **described, "tir_slow": id(slow), "tir_failed": id(failed)}
-
-
-@cache
-def layout_holds() -> bool:
-    """Whether this interpreter and this numpy lay objects out as the wrapper assumes."""
-    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
-        return False
-    if ctypes.sizeof(ctypes.c_void_p) != 8 or object.__basicsize__ != _HEADER:
-        return False
-    if sys.byteorder != "little" or not sys.platform.startswith("linux"):
-        return False
-    try:
-        return _array_fields_hold() and _tuple_fields_hold() and _api_holds()
-    except Exception:
-        return False
-
-
-def _read(kind: Any, address: int) -> int:
-    return int(kind.from_address(address).value or 0)
-
-
-def _array_fields_hold() -> bool:
-    word, small = ctypes.c_uint64, ctypes.c_int32
-    probe = np.zeros((3, 5), np.float32)
-    sample = probe[1:]
-    at = id(sample)
-    dims = _read(word, at + _DIMS)
-    flags = _read(small, at + _FLAGS)
-    return (
-        _read(word, at + _TYPE) == id(np.ndarray)
-        and _read(word, at + _DATA) == sample.ctypes.data
-        and _read(small, at + _RANK) == 2
-        and (_read(word, dims), _read(word, dims + 8)) == (2, 5)
-        and _read(word, at + _DESCR) == id(np.dtype(np.float32))
-        and flags == sample.flags.num
-        and flags & (_C_ORDER | _ALIGNED | _WRITEABLE) == _C_ORDER | _ALIGNED | _WRITEABLE
-    )
-
-
-def _tuple_fields_hold() -> bool:
-    word, items = ctypes.c_uint64, (object(), object())
-    at = id(items)
-    first = (_read(word, at + _TUPLE_SIZE), _read(word, at + _TUPLE_ITEMS))
-    return first == (2, id(items[0])) and _read(word, at + _TUPLE_ITEMS + 8) == id(items[1])
-
-
-def _api_holds() -> bool:
-    """Try the two allocators once: a number in the table that has moved must not be called."""
-    if np.lib.NumpyVersion(np.__version__).major != 2:
-        return False
-    for index in (_API_EMPTY, _API_ZEROS):
-        maker = ctypes.PYFUNCTYPE(
-            ctypes.py_object, ctypes.c_int, ctypes.c_void_p, ctypes.py_object, ctypes.c_int
-        )(_api(index))
-        descriptor, shape = np.dtype(np.int16), (ctypes.c_int64 * 2)(2, 3)
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(descriptor))
-        made = maker(2, ctypes.addressof(shape), descriptor, 0)
-        if type(made) is not np.ndarray or made.shape != (2, 3) or made.dtype != descriptor:
-            return False
-    return True

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from tensorir.codegen import cpu, llvm
 from tensorir.codegen.source import KernelSource
-from tensorir.runtime import threads
+from tensorir.runtime import scratch, threads
+from tensorir.support.errors import internal
 
 __all__ = ["Loaded", "load", "undefined"]
 
@@ -34,13 +35,17 @@ def load(object_code: bytes, source: KernelSource) -> Loaded:
         If it refers to a symbol that there is not.
     """
     names = dict.fromkeys((*source.imports, *undefined(object_code)))
-    found = {name: _address(name) for name in names}
-    code = llvm.link(object_code, [source.name], {n: a for n, a in found.items() if a})
-    address = code[source.name]
+    found = {name: address(name) for name in names if name != "_GLOBAL_OFFSET_TABLE_"}
+    missing = [name for name, where in found.items() if not where]
+    if missing:
+        message = f"compiled code calls {', '.join(missing)}, which this process does not have"
+        raise internal(message, state=source.llvm)
+    code = llvm.link(object_code, [source.name], found)
+    entry = code[source.name]
     pointers = [ctypes.c_void_p] * len(source.arguments)
     sizes = [ctypes.c_int64] * len(source.sizes)
     prototype = ctypes.CFUNCTYPE(ctypes.c_int32, *pointers, *sizes, ctypes.c_void_p)
-    return Loaded(code, address, prototype(address))
+    return Loaded(code, entry, prototype(entry))
 
 
 def undefined(object_code: bytes) -> list[str]:
@@ -68,10 +73,12 @@ def undefined(object_code: bytes) -> list[str]:
     return names
 
 
-def _address(name: str) -> int:
+def address(name: str) -> int:
     """Where `name` is: OpenMP, our own helpers, the maths library, or the process; 0 if nowhere."""
     if name in threads.SYMBOLS:
         return threads.symbols()[name]
+    if name in scratch.SYMBOLS:
+        return scratch.symbols()[name]
     if name in _HELPERS:
         return _helpers()[name]
     for library in _libraries():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, NoReturn
 
-from tensorir.runtime.call import FUNCTION, VECTORCALL
+from tensorir.runtime.layout import FUNCTION, VECTORCALL
 from tensorir.support.errors import ArgumentTypeError
 
 __all__ = ["make_instance", "make_type", "set_addresses"]
@@ -62,17 +62,17 @@ def make_type(plain: type) -> Any:
     get_slot = api.PyType_GetSlot
     get_slot.restype, get_slot.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_int]
     members = (_Member * 4)(
-        (b"__vectorcalloffset__", _MEMBER_SSIZE, VECTORCALL, _READONLY, None),
-        (b"__dictoffset__", _MEMBER_SSIZE, _DICT, _READONLY, None),
-        (b"__weaklistoffset__", _MEMBER_SSIZE, _WEAK, _READONLY, None),
+        _Member(b"__vectorcalloffset__", _MEMBER_SSIZE, VECTORCALL, _READONLY, None),
+        _Member(b"__dictoffset__", _MEMBER_SSIZE, _DICT, _READONLY, None),
+        _Member(b"__weaklistoffset__", _MEMBER_SSIZE, _WEAK, _READONLY, None),
     )
     doc = ctypes.create_string_buffer((plain.__doc__ or "").encode())
     slots = (_Slot * 6)(
-        (_TP_MEMBERS, ctypes.addressof(members)),
-        (_TP_CALL, ctypes.cast(api.PyVectorcall_Call, ctypes.c_void_p).value),
-        (_TP_TRAVERSE, get_slot(_Model, _TP_TRAVERSE)),
-        (_TP_CLEAR, get_slot(_Model, _TP_CLEAR)),
-        (_TP_DOC, ctypes.addressof(doc)),
+        _Slot(_TP_MEMBERS, ctypes.addressof(members)),
+        _Slot(_TP_CALL, ctypes.cast(api.PyVectorcall_Call, ctypes.c_void_p).value),
+        _Slot(_TP_TRAVERSE, get_slot(_Model, _TP_TRAVERSE)),
+        _Slot(_TP_CLEAR, get_slot(_Model, _TP_CLEAR)),
+        _Slot(_TP_DOC, ctypes.addressof(doc)),
     )
     flags = _DEFAULT | _HAVE_GC | _HAVE_VECTORCALL
     name = f"{plain.__module__}.{plain.__name__}".encode()

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tensorir.codegen import cpu, llvm
 from tensorir.codegen.source import Argument, KernelSource
-from tensorir.runtime import call, compare, cpu_device, heap_type, timer
+from tensorir.runtime import call, compare, cpu_device, heap_type, layout, timer
 from tensorir.runtime.arguments import Copies, raise_failed, signature_text, slow_call
+from tensorir.support import display
 from tensorir.support.cache import digest, shared
 from tensorir.support.errors import UnsupportedError
 from tensorir.support.tracebacks import user_api
@@ -22,7 +23,7 @@ __all__ = ["ABI_VERSION", "Kernel", "make_kernel"]
 # Part of every cache key and saved file: raise it when what text or wrappers rely on changes.
 ABI_VERSION = 1
 # A wrapper is branches and loads: these make it shorter, and it is compiled once a signature.
-_WRAPPER_PASSES = ("sroa", "instruction_combine", "simplify_cfg")
+_WRAPPER_PASSES = ("sroa", "simplify_cfg")
 
 
 class PlainKernel:
@@ -66,6 +67,7 @@ class PlainKernel:
     _object: bytes
     _asm: str | None
     _loaded: cpu_device.Loaded | None
+    _wrapper: llvm.Library
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return slow_call(self, *args, **kwargs)
@@ -167,6 +169,9 @@ class PlainKernel:
     def __repr__(self) -> str:
         return f"<kernel {signature_text(self.source, self.name)} for {self.source.target}>"
 
+    def _repr_html_(self) -> str:
+        return display.html(self)
+
     def __reduce__(self) -> NoReturn:
         raise UnsupportedError(
             "kernels are not pickled, as that would run code from a file; use k.save(path) and "
@@ -188,7 +193,7 @@ if TYPE_CHECKING:
 else:
     PlainKernel.__name__ = PlainKernel.__qualname__ = "Kernel"
     PlainKernel.__module__ = "tensorir"
-    Kernel = heap_type.make_type(PlainKernel) if call.layout_holds() else PlainKernel
+    Kernel = heap_type.make_type(PlainKernel) if layout.holds() else PlainKernel
 
 
 def make_kernel(source: KernelSource, *, use_cache: bool = True, schedule: Any = None) -> Kernel:
@@ -233,7 +238,7 @@ def kernel_of(
         wrapper, address = _refusing(), 0
     else:
         wrapper, address = _wrapper(source, use_cache), kernel._loaded.address
-    kernel.__dict__["_wrapper"] = wrapper  # the code lives as long as something refers to it
+    kernel._wrapper = wrapper  # the code lives as long as something refers to it
     heap_type.set_addresses(kernel, wrapper[call.SYMBOL], address)
     timings["wrap"] = 1e3 * (time.perf_counter() - start)
     return kernel
@@ -288,7 +293,7 @@ def _linked_wrapper(text: str, dtypes: tuple[Any, ...], use_cache: bool) -> llvm
     """The code of a wrapper, shared by all kernels of one signature."""
     here = cpu.target("native")
     code = _object(cpu.module(text, here), here, _WRAPPER_PASSES, use_cache, None)
-    return llvm.link(code, [call.SYMBOL], call.imports(dtypes, slow_call, raise_failed))
+    return llvm.link(code, [call.SYMBOL], layout.imports(dtypes, slow_call, raise_failed))
 
 
 @lru_cache(maxsize=1)
@@ -297,4 +302,4 @@ def _refusing() -> llvm.Library:
     text = call.slow_text()
     here = cpu.target("native")
     code = llvm.compile_object(cpu.module(text, here), here, passes=_WRAPPER_PASSES)
-    return llvm.link(code, [call.SYMBOL], call.imports((), slow_call, raise_failed))
+    return llvm.link(code, [call.SYMBOL], layout.imports((), slow_call, raise_failed))

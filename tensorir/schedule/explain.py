@@ -115,13 +115,14 @@ def require_marks(
     primitive: str,
     *,
     fixes: Sequence[Fix] = (),
+    asked: Sequence[tuple[Loop, str]] = (),
 ) -> None:
     """Refuse where a parallel, vector or bound loop around `names` carries a conflict in `new`."""
     found = legality.check_marks(new, tuple(names))
     if found is None:
         return
     loop, violation = found
-    refuse(s, primitive, None, violation, new=new, marked=loop, fixes=fixes)
+    refuse(s, primitive, None, violation, new=new, marked=loop, fixes=fixes, asked=asked)
 
 
 def refuse(
@@ -184,14 +185,14 @@ def refuse(
 
 
 def unproved(s: Schedule, primitive: str, what: str) -> NoReturn:
-    """Raise `IllegalSchedule` because a proof ran out of its budget."""
+    """Raise `IllegalSchedule` because a proof ran out of its budget; `what` says on what."""
     now = current()
-    text = now.text if now is not None else f"{primitive}(...)"
+    text = now.text if now is not None and now.schedule is s else f"{primitive}(...)"
     raise Message(
         f"{text} could not be proved to keep the result: {what}",
         caller(),
-        why="the question cost more isl operations than one may; nothing is assumed.",
-        tries=[("tir.knobs.isl_operations = 20_000_000", "allows ten times as many")],
+        why="what is not proved is not done.",
+        tries=[("tir.knobs.isl_operations = 20_000_000", "allows ten times as many as usual")],
     ).error(IllegalSchedule, primitive=primitive)
 
 

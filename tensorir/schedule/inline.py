@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tensorir.ir.affine import Conj, Lin, Region, subst_facts
@@ -10,6 +10,7 @@ from tensorir.ir.build import cast
 from tensorir.ir.expr import Axis, Expr, Op, Ref, Var
 from tensorir.ir.index import from_lin
 from tensorir.ir.statement import Access, Index, May, Statement
+from tensorir.ir.visit import nodes, rewrite
 from tensorir.schedule.resolve import fail
 from tensorir.support.errors import UnsupportedError
 
@@ -20,11 +21,11 @@ def inlined(consumer: Statement, producer: Statement, what: str) -> Statement:
     reads: list[Access] = []
     value: dict[int, Expr] = {}
     for k, r in enumerate(consumer.reads):
-        if r.array in slots:
-            continue
-        reads.append(r)
-        value[k] = Ref(len(reads) - 1, r.array.dtype)
-    known = {_key(r): n for n, r in enumerate(reads)}
+        if r.array not in slots:
+            reads.append(r)
+            value[k] = Ref(len(reads) - 1, r.array.dtype)
+    apart = _branches(*consumer.bodies, *producer.bodies)
+    known = {} if apart else {_key(r): n for n, r in enumerate(reads)}
     for k, r in enumerate(consumer.reads):
         if r.array not in slots:
             continue
@@ -32,28 +33,33 @@ def inlined(consumer: Statement, producer: Statement, what: str) -> Statement:
         refs: dict[int, Expr] = {}
         for n, p in enumerate(producer.reads):
             moved = _composed(p, env, r.guard, refs)
-            place = known.setdefault(_key(moved), len(reads))
+            place = known.get(_key(moved), len(reads))
             if place == len(reads):
                 reads.append(moved)
+                if not apart:
+                    known[_key(moved)] = place
             refs[n] = Ref(place, p.array.dtype)
         body = producer.bodies[slots[r.array]]
         value[k] = cast(_rewritten(body, env, refs), r.array.dtype)
-    finished = [replace(r, index=_indices(r.index, {}, value)) for r in reads[: _kept(consumer, slots)]]
-    finished += reads[len(finished) :]
-    writes = tuple(replace(w, index=_indices(w.index, {}, value)) for w in consumer.writes)
-    bodies = tuple(_rewritten(b, {}, value) for b in consumer.bodies)
-    return replace(consumer, reads=tuple(finished), writes=writes, bodies=bodies)
+    return _with_reads(consumer, reads, sum(r.array not in slots for r in consumer.reads), value)
 
 
-def _kept(consumer: Statement, slots: Mapping[object, int]) -> int:
-    return sum(r.array not in slots for r in consumer.reads)
+def _with_reads(
+    consumer: Statement, reads: list[Access], n_kept: int, value: Mapping[int, Expr]
+) -> Statement:
+    """`consumer` with other reads; `value` says what its old ones are now."""
+    kept = [replace(r, index=_indices(r.index, {}, value)) for r in reads[:n_kept]]
+    return replace(
+        consumer,
+        reads=(*kept, *reads[n_kept:]),
+        writes=tuple(replace(w, index=_indices(w.index, {}, value)) for w in consumer.writes),
+        bodies=tuple(_rewritten(b, {}, value) for b in consumer.bodies),
+    )
 
 
 def _key(r: Access) -> object:
     """What makes two reads one: the same cell under the same guard."""
-    if r.exact:
-        return (r.array, r.index, r.guard)
-    return r
+    return (r.array, r.index, r.guard) if r.exact else r
 
 
 def _cell(
@@ -111,29 +117,18 @@ def _index(i: Index, env: Mapping[Axis | Var, Lin], refs: Mapping[int, Expr]) ->
 
 
 def _rewritten(e: Expr, env: Mapping[Axis | Var, Lin], refs: Mapping[int, Expr]) -> Expr:
-    """`e` with iterators and reads replaced; shared parts stay shared."""
-    done: dict[int, Expr] = {}
+    """`e` with iterators and reads replaced."""
 
-    def go(x: Expr) -> Expr:
-        out = done.get(id(x))
-        if out is None:
-            out = done[id(x)] = _one(x, env, refs, go)
-        return out
+    def change(x: Expr) -> Expr | None:
+        if isinstance(x, Ref):
+            return refs.get(x.slot)
+        if isinstance(x, Axis) and x in env:
+            return from_lin(env[x])
+        return None
 
-    return go(e)
+    return rewrite(e, change)
 
 
-def _one(
-    x: Expr,
-    env: Mapping[Axis | Var, Lin],
-    refs: Mapping[int, Expr],
-    go: Callable[[Expr], Expr],
-) -> Expr:
-    if isinstance(x, Ref):
-        return refs.get(x.slot, x)
-    if isinstance(x, Axis):
-        return from_lin(env[x]) if x in env else x
-    if isinstance(x, Op):
-        args = tuple(map(go, x.args))
-        return x if all(a is b for a, b in zip(args, x.args, strict=True)) else Op(x.name, args, x.dtype)
-    return x
+def _branches(*bodies: Expr) -> bool:
+    """Whether some read may be made in one case only: then no two reads are one."""
+    return any(isinstance(x, Op) and x.name == "if_then_else" for x in nodes(*bodies))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tensorir.ir.affine import ZERO, Fact, Lin, floordiv, floormod
@@ -13,6 +14,7 @@ from tensorir.poly import ranges, tree
 from tensorir.poly.model import Buffer, Placement, Program
 from tensorir.poly.tree import Loop, Tree
 from tensorir.schedule import resolve
+from tensorir.schedule.explain import accepted, fix
 from tensorir.schedule.primitive import Draft, primitive
 from tensorir.support.errors import UnsupportedError
 from tensorir.support.names import hint
@@ -98,7 +100,8 @@ def split_loop(
         if x.kind in ("parallel", "bind"):
             block = replace(block, kind=x.kind, bind=x.bind)
         elif x.kind == "vectorize":
-            point = replace(point, kind="vectorize", width=factor)
+            lanes = 1 << (factor - 1).bit_length()
+            point = replace(point, kind="vectorize", width=min(x.width or lanes, lanes))
         elif x.kind == "unroll":
             point, block = replace(point, kind="unroll"), replace(block, kind="unroll")
         shown = "auto" if tail == "exact" else tail
@@ -199,11 +202,11 @@ def split(
     >>> s = tir.schedule(B)
     >>> print(s.loops())
     for i in 0..10
-      B[i] = A[i] + 1
+      B[i] = A[i] + 1.0
     >>> print(s.split("i", 4, into=("io", "ii")).loops())
     for io in 0..3
       for ii in 0..min(4, 10 - 4*io)
-        B[4*io + ii] = A[4*io + ii] + 1
+        B[4*io + ii] = A[4*io + ii] + 1.0
     """
     loop = resolve.axis(s, axis, primitive="split")
     if (factor is None) == (parts is None):
@@ -217,7 +220,7 @@ def split(
     else:
         size = _from_parts(s, loop, resolve.positive(parts, "parts", primitive="split"))
     name = loop.axis.name
-    names = resolve.new_names(s, into, (f"{name}o", f"{name}i"), primitive="split")
+    names = resolve.new_names(s, into, (f"{name}o", f"{name}i"), primitive="split", gone=(name,))
     if tail == "exact":
         _require_exact(s, loop, size)
     new, _, _ = split_loop(
@@ -243,9 +246,9 @@ def _require_exact(s: Schedule, loop: Loop, factor: int) -> None:
     missing = ranges.incomplete_block(s.program, loop.axis, factor, start_of(loop.axis))
     if missing is None:
         return
-    at = "".join(f" with {n} = {v}," for n, v in missing.sizes.items()).rstrip(",")
+    at = "".join(f"{n} = {v}, " for n, v in missing.sizes.items())
     resolve.fail(
-        f'split: tail="exact", but {name!r} is not always a multiple of {factor}:{at} block '
+        f'split: tail="exact", but {name!r} is not always a multiple of {factor}: {at}block '
         f"{missing.block} holds {missing.points} of {factor} points",
         why="an exact split has no partial block; the others guard, mask or cut it.",
     )
@@ -281,10 +284,10 @@ def fuse(s: Schedule, *axes: str | Axis, into: str | None = None) -> Draft:
     >>> print(s.loops())
     for i in 0..6
       for j in 0..8
-        B[i, j] = A[i, j] + 1
+        B[i, j] = A[i, j] + 1.0
     >>> print(s.fuse("i", "j", into="f").loops())
     for f in 0..48
-      B[f//8, f%8] = A[f//8, f%8] + 1
+      B[f//8, f%8] = A[f//8, f%8] + 1.0
     """
     if len(axes) < 2:
         resolve.fail(f"fuse: at least two axes are needed, not {len(axes)}")
@@ -292,7 +295,8 @@ def fuse(s: Schedule, *axes: str | Axis, into: str | None = None) -> Draft:
     _require_nested(s, loops)
     default = "".join(x.axis.name for x in loops)
     default = default if default.isidentifier() else loops[0].axis.name + "_fused"
-    name = resolve.new_names(s, into, (default,), primitive="fuse")[0]
+    gone = tuple(x.axis.name for x in loops)
+    name = resolve.new_names(s, into, (default,), primitive="fuse", gone=gone)[0]
     _require_one_kind(s, loops)
     spans = [_span(s, loops, k) for k in range(len(loops))]
     program, inner, low = s.program, loops[-1].axis, spans[-1][0]
@@ -311,7 +315,7 @@ def _span(s: Schedule, loops: list[Loop], k: int) -> tuple[int, int | None]:
     x = loops[k]
     found = ranges.constant_range(s.program, x.axis)
     if k == 0:
-        return (found[0], found[1] - found[0] + 1) if found else (start_of(x.axis).const, None)
+        return (found[0], None) if found else (start_of(x.axis).const, None)
     other = ranges.depends(s.program, x.axis, [y.axis for y in loops[:k]])
     if other is not None:
         resolve.fail(
@@ -325,11 +329,11 @@ def _span(s: Schedule, loops: list[Loop], k: int) -> tuple[int, int | None]:
             why="only constant inner extents make affine indices; split the loop and fuse blocks.",
             cls=UnsupportedError,
         )
-    return found[0], found[1] - found[0] + 1
+    return found[0], max(1, found[1] - found[0] + 1)
 
 
 def _require_nested(s: Schedule, loops: list[Loop]) -> None:
-    for out, inn in zip(loops, loops[1:], strict=False):
+    for out, inn in pairwise(loops):
         if out.body is inn:
             continue
         a, b = out.axis.name, inn.axis.name
@@ -342,7 +346,16 @@ def _require_nested(s: Schedule, loops: list[Loop]) -> None:
         if isinstance(out.body, Loop):
             resolve.fail(f"fuse: {out.body.axis.name!r} is between {a!r} and {b!r}")
         beside = [n for n in tree.stmts(out) if n not in tree.stmts(inn)]
-        resolve.fail(f"fuse: {beside[0]} runs in {a!r} beside {b!r}; they are not perfectly nested")
+        stage = s.program.stmt(beside[0]).stage
+        apart = fix(
+            "gives the init loops of its own",
+            ("decompose_reduction", (stage, a), {}),
+            ("fuse", tuple(x.axis.name for x in loops), {}),
+        )
+        resolve.fail(
+            f"fuse: {beside[0]} runs in {a!r} beside {b!r}; they are not perfectly nested",
+            tries=[(f.code, f.effect) for f in accepted(s, [apart])],
+        )
 
 
 def _require_one_kind(s: Schedule, loops: list[Loop]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise, permutations
 from typing import TYPE_CHECKING
 
 from tensorir.ir.expr import Axis
@@ -12,7 +13,7 @@ from tensorir.poly import tree
 from tensorir.poly.model import Buffer, Placement, Program
 from tensorir.poly.tree import Loop, Seq, Tree
 from tensorir.schedule import resolve
-from tensorir.schedule.explain import require_marks, require_order
+from tensorir.schedule.explain import Fix, fix, require_marks, require_order
 from tensorir.schedule.loop_ops import split_loop
 from tensorir.schedule.primitive import Draft, primitive
 
@@ -137,9 +138,7 @@ def permute(
             t = tree.seq([*first.get(k, ()), t, *last.get(k, ())])
     done = t
     changed = tree.rewrite(program.tree, old[0], lambda _: done)
-    new = program.change(
-        tree=flat(changed), placements=copies.placements, buffers=copies.buffers
-    )
+    new = program.change(tree=flat(changed), placements=copies.placements, buffers=copies.buffers)
     return new, copies.made
 
 
@@ -168,9 +167,7 @@ def separate(
         t = replace(shared[k], body=tree.seq(items))
     done = tree.seq([*before, t, *after])
     changed = tree.rewrite(program.tree, shared[0].axis, lambda _: done)
-    new = program.change(
-        tree=flat(changed), placements=copies.placements, buffers=copies.buffers
-    )
+    new = program.change(tree=flat(changed), placements=copies.placements, buffers=copies.buffers)
     return new, copies.made
 
 
@@ -228,13 +225,13 @@ def reorder(s: Schedule, *axes: str | Axis) -> Draft:
     >>> print(s.loops())
     for i in 0..8
       for j in 0..4
-        C[i, j] = 0
+        C[i, j] = 0.0
         for k in 0..6
           C[i, j] = fma(A[i, k], B[k, j], C[i, j])
     >>> print(s.reorder("i", "k", "j").loops())
     for i in 0..8
       for C.init.j in 0..4
-        C[i, C.init.j] = 0
+        C[i, C.init.j] = 0.0
       for k in 0..6
         for j in 0..4
           C[i, j] = fma(A[i, k], B[k, j], C[i, j])
@@ -247,9 +244,23 @@ def reorder(s: Schedule, *axes: str | Axis) -> Draft:
     new, made = permute(s.program, chain, order, number=s.next_number, primitive="reorder")
     names = tree.stmts(chain.loops[0])
     asked = _crossings(chain, order)
-    reassociates = require_order(s, new, names, "reorder", asked=asked)
-    require_marks(s, new, names, "reorder")
+    fixes = _other_orders(s, loops)
+    reassociates = require_order(s, new, names, "reorder", asked=asked, fixes=fixes)
+    require_marks(s, new, names, "reorder", asked=asked)
     return Draft(new, reassociates, _copy_notes(made))
+
+
+def _other_orders(s: Schedule, loops: Sequence[Loop]) -> list[Fix]:
+    """Other orders of the same loops, those that begin as was asked first."""
+    if not 2 < len(loops) <= 4:
+        return []
+    now = [x for x in tree.loops(s.program.tree) if x in loops]
+    found = []
+    for order in list(permutations(loops))[1:]:
+        if list(order) != now:
+            names = tuple(resolve.reference(s.program, x.axis) for x in order)
+            found.append(fix("keeps every dependence", ("reorder", names, {})))
+    return found
 
 
 def _crossings(chain: Chain, order: Sequence[Axis]) -> list[tuple[Loop, str]]:
@@ -281,7 +292,7 @@ def _nest_of(s: Schedule, loops: Sequence[Loop], primitive: str) -> Chain:
             resolve.fail(f"{primitive}: {x.axis.name!r} is given twice")
     depth = {x.axis: sum(tree.find(y, x.axis) is not None for y in loops) for x in loops}
     inward = sorted(loops, key=lambda x: depth[x.axis])
-    for out, inn in zip(inward, inward[1:], strict=False):
+    for out, inn in pairwise(inward):
         if tree.find(out, inn.axis) is None:
             names = (resolve.reference(s.program, x.axis) for x in loops if x in (out, inn))
             a, b = names
@@ -337,13 +348,12 @@ def tile(
             B[8*io + ii, 4*jo + ji] = A[4*jo + ji, 8*io + ii]
     """
     loops = [resolve.axis(s, a, primitive="tile") for a in (i, j)]
-    sizes = [
-        resolve.positive(f, what, primitive="tile") for f, what in ((fi, "fi"), (fj, "fj"))
-    ]
+    sizes = [resolve.positive(f, what, primitive="tile") for f, what in ((fi, "fi"), (fj, "fj"))]
     if tail not in ("auto", "cut", "guard"):
         resolve.fail(f"tile: tail is one of 'auto', 'cut', 'guard', not {tail!r:.60}")
     a, b = (x.axis.name for x in loops)
-    names = resolve.new_names(s, into, (f"{a}o", f"{b}o", f"{a}i", f"{b}i"), primitive="tile")
+    default = (f"{a}o", f"{b}o", f"{a}i", f"{b}i")
+    names = resolve.new_names(s, into, default, primitive="tile", gone=(a, b))
     before = _nest_of(s, loops, "tile")
     if before.loops[0] is not loops[0]:
         resolve.fail(f"tile: {a!r} is inside {b!r}; name the outer loop first")

@@ -12,7 +12,7 @@ from tensorir.poly import legality, ranges, tree
 from tensorir.poly.model import Program
 from tensorir.poly.tree import Loop, Seq, Tree
 from tensorir.schedule import resolve
-from tensorir.schedule.explain import Fix, fix, refuse, require_marks
+from tensorir.schedule.explain import Fix, accepted, fix, refuse
 from tensorir.schedule.loop_ops import split_loop, start_of
 from tensorir.schedule.primitive import Draft, primitive
 from tensorir.support.errors import UnsupportedError
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = ["parallel", "twins", "unroll", "vectorize"]
 
+_WORDS: dict[LoopKind, str] = {
+    "vectorize": "a vector loop",
+    "parallel": "parallel",
+    "unroll": "unrolled",
+    "bind": "bound",
+}
 MOST_COPIES = 65_536
 VECTOR_BYTES = 64
 MOST_VECTORS = 16
@@ -46,7 +52,8 @@ def twins(program: Program, loop: Loop) -> list[Loop]:
         for n in tree.stmts(x):
             stmt = program.stmt(n)
             own = stmt.role in ("init", "finish") and stmt.stage in staged and n not in names
-            if own and x.axis.name == f"{n}.{loop.axis.name}" and x.step >= loop.step:
+            named = x.axis.name.rstrip("_") == f"{n}.{loop.axis.name}"
+            if own and named and x.step >= loop.step:
                 found.append(x)
     return found
 
@@ -80,24 +87,25 @@ def unroll(s: Schedule, axis: str | Axis, factor: int | None = None) -> Draft:
     >>> s = tir.schedule(B)
     >>> print(s.loops())
     for i in 0..8
-      B[i] = A[i] * 2
+      B[i] = A[i] * 2.0
     >>> print(s.unroll("i", 4).loops())
     for i in 0..2
       for i.u in 0..4  # unroll
-        B[4*i + i.u] = A[4*i + i.u] * 2
+        B[4*i + i.u] = A[4*i + i.u] * 2.0
     """
     loop = resolve.axis(s, axis, primitive="unroll")
     program = s.program
     size = None if factor is None else resolve.positive(factor, "factor", primitive="unroll")
-    for x in _with_twins(s, axis, loop):
+    for x in _with_twins(s, loop):
         _require_unmarked(s, x, "unroll")
         found = ranges.constant_range(program, x.axis)
         if size is None and found is None:
-            tries = [(f's.unroll("{loop.axis.name}", 4)', "unrolls blocks of 4")]
+            name = resolve.reference(program, x.axis)
+            blocks = fix("unrolls blocks of 4", ("unroll", (name, 4), {}))
             resolve.fail(
                 f"unroll: the extent of {x.axis.name!r} is not a constant",
                 why="only a constant number of copies can be written out.",
-                tries=tries,
+                tries=[(f.code, f.effect) for f in accepted(s, [blocks])],
             )
         if size is None or found == (0, size - 1):
             program = mark(program, x.axis, "unroll")
@@ -105,7 +113,7 @@ def unroll(s: Schedule, axis: str | Axis, factor: int | None = None) -> Draft:
             program, inner = _blocks(s, program, x, size, "u")
             program = mark(program, inner, "unroll")
         _require_few(program, x.axis.name)
-    return Draft(program)
+    return Draft(program, notes=_also(s, loop))
 
 
 def _require_few(program: Program, name: str) -> None:
@@ -164,16 +172,16 @@ def vectorize(s: Schedule, axis: str | Axis, width: int | None = None) -> Draft:
     >>> s = tir.schedule(B)
     >>> print(s.loops())
     for i in 0..n
-      B[i] = A[i] * 2
+      B[i] = A[i] * 2.0
     >>> print(s.vectorize("i", 8).loops())
     for i in 0..(n + 7)//8
       for i.v in 0..min(8, n - 8*i)  # vectorize 8
-        B[8*i + i.v] = A[8*i + i.v] * 2
+        B[8*i + i.v] = A[8*i + i.v] * 2.0
     """
     loop = resolve.axis(s, axis, primitive="vectorize")
     size = None if width is None else resolve.positive(width, "width", primitive="vectorize")
     program = s.program
-    for x in _with_twins(s, axis, loop):
+    for x in _with_twins(s, loop):
         _require_unmarked(s, x, "vectorize")
         _require_outside(s, x, "vectorize")
         changed, lanes = _in_lanes(s, program, x, size)
@@ -182,17 +190,16 @@ def vectorize(s: Schedule, axis: str | Axis, width: int | None = None) -> Draft:
             program = changed
         elif x is loop:
             refuse(
-                s, "vectorize", None, violation, new=changed, asked=[(x, "asked to be vector lanes")],
-                marked=resolve_loop(changed, lanes), fixes=_lane_fixes(s, x, size),
-            )  # fmt: skip
-    require_marks(s, program, tree.stmts(loop), "vectorize")
-    return Draft(program)
-
-
-def resolve_loop(program: Program, axis: Axis) -> Loop:
-    found = tree.find(program.tree, axis)
-    assert found is not None
-    return found
+                s,
+                "vectorize",
+                None,
+                violation,
+                new=changed,
+                asked=[(x, "asked to be vector lanes")],
+                marked=tree.find(changed.tree, lanes),
+                fixes=_lane_fixes(s, x, size),
+            )
+    return Draft(program, notes=_also(s, loop))
 
 
 def _in_lanes(s: Schedule, program: Program, x: Loop, size: int | None) -> tuple[Program, Axis]:
@@ -224,7 +231,7 @@ def _lane_fixes(s: Schedule, x: Loop, size: int | None) -> list[Fix]:
     name = resolve.reference(s.program, x.axis)
     width = size or _lanes(s.program, x)
     reduced = fix(
-        "reduces in lanes, and combines them at the end (changes rounding)",
+        f"reduces in lanes, combined at the end{_rounding(s, x)}",
         ("vector_reduce", (name, width), {}),
     )
     return [reduced, *_others(s, x, "vectorize", "carries nothing")]
@@ -258,15 +265,15 @@ def parallel(s: Schedule, axis: str | Axis) -> Draft:
     >>> print(s.loops())
     for i in 0..8
       for j in 0..8
-        B[i, j] = A[i, j] * 2
+        B[i, j] = A[i, j] * 2.0
     >>> print(s.parallel("i").loops())
     for i in 0..8  # parallel
       for j in 0..8
-        B[i, j] = A[i, j] * 2
+        B[i, j] = A[i, j] * 2.0
     """
     loop = resolve.axis(s, axis, primitive="parallel")
     program = s.program
-    for x in _with_twins(s, axis, loop):
+    for x in _with_twins(s, loop):
         _require_unmarked(s, x, "parallel")
         _require_outside(s, x, "parallel")
         violation = legality.carried(program, x.axis)
@@ -274,21 +281,32 @@ def parallel(s: Schedule, axis: str | Axis) -> Draft:
             program = mark(program, x.axis, "parallel")
         elif x is loop:
             refuse(
-                s, "parallel", None, violation, asked=[(x, "asked to be parallel")],
-                marked=x, fixes=_thread_fixes(s, x),
-            )  # fmt: skip
-    require_marks(s, program, tree.stmts(loop), "parallel")
-    return Draft(program)
+                s,
+                "parallel",
+                None,
+                violation,
+                asked=[(x, "asked to be parallel")],
+                marked=x,
+                fixes=_thread_fixes(s, x),
+            )
+    return Draft(program, notes=_also(s, loop))
 
 
 def _thread_fixes(s: Schedule, x: Loop) -> list[Fix]:
     name = resolve.reference(s.program, x.axis)
     partial = fix(
-        "keeps a partial result for each, and combines them at the end (changes rounding)",
+        f"partial results, combined at the end{_rounding(s, x)}",
         ("rfactor", (name,), {}),
         ("parallel", (name,), {}),
     )
     return [partial, *_others(s, x, "parallel", "carries nothing")]
+
+
+def _rounding(s: Schedule, x: Loop) -> str:
+    """What regrouping the reductions under a loop does to their results."""
+    reducers = [s.program.stmt(n).combiner for n in tree.stmts(x)]
+    inexact = any(r is not None and not r.exact for r in reducers)
+    return " (changes rounding)" if inexact else ""
 
 
 def _others(s: Schedule, x: Loop, primitive: str, effect: str) -> list[Fix]:
@@ -303,15 +321,17 @@ def _others(s: Schedule, x: Loop, primitive: str, effect: str) -> list[Fix]:
 # -- for all of them
 
 
-def _with_twins(s: Schedule, ref: object, loop: Loop) -> Sequence[Loop]:
-    """The loop, and the copies of it unless one of those was named itself."""
-    unmarked = [x for x in twins(s.program, loop) if x.kind == "serial"]
-    return [loop, *unmarked]
+def _with_twins(s: Schedule, loop: Loop) -> Sequence[Loop]:
+    """The loop, and the copies of it that are not marked yet."""
+    return [loop, *(x for x in twins(s.program, loop) if x.kind == "serial")]
 
 
-def _blocks(
-    s: Schedule, program: Program, x: Loop, size: int, letter: str
-) -> tuple[Program, Axis]:
+def _also(s: Schedule, loop: Loop) -> tuple[str, ...]:
+    names = [x.axis.name for x in _with_twins(s, loop)[1:]]
+    return (f"and {', '.join(names)}",) if names else ()
+
+
+def _blocks(s: Schedule, program: Program, x: Loop, size: int, letter: str) -> tuple[Program, Axis]:
     """Blocks of `size` points: the loop over them keeps the name, the points add `.letter`."""
     name = x.axis.name
     program, _, inner = split_loop(
@@ -331,9 +351,7 @@ def _require_unmarked(s: Schedule, x: Loop, primitive: str) -> None:
             break
         now = now.parent
     step = f", since step {now.step.number}, {now.step.text}" if now.step is not None else ""
-    words = {"vectorize": "a vector loop", "parallel": "parallel", "unroll": "unrolled"}
-    kind = words.get(x.kind, x.kind)
-    resolve.fail(f"{primitive}: {x.axis.name!r} is {kind} already{step}")
+    resolve.fail(f"{primitive}: {x.axis.name!r} is {_WORDS[x.kind]} already{step}")
 
 
 def _require_outside(s: Schedule, x: Loop, primitive: str) -> None:
@@ -342,17 +360,12 @@ def _require_outside(s: Schedule, x: Loop, primitive: str) -> None:
     for y in tree.loops_of(s.program.tree, name):
         if y.axis is x.axis:
             break
-        if y.kind == "vectorize" or (primitive == "parallel" and y.kind == "unroll"):
-            what = "the lanes of" if y.kind == "vectorize" else "the unrolled"
+        if y.kind == "vectorize" or (primitive == "parallel" and y.kind in ("unroll", "parallel")):
+            outer = f"{y.axis.name!r}, which is {_WORDS[y.kind]}"
+            resolve.fail(f"{primitive}: {x.axis.name!r} is inside {outer}", cls=UnsupportedError)
+    for y in tree.loops(x.body):
+        if y.kind == "parallel" or (primitive == "vectorize" and y.kind == "vectorize"):
             resolve.fail(
-                f"{primitive}: {x.axis.name!r} is inside {what} {y.axis.name!r}",
+                f"{primitive}: {y.axis.name!r} inside {x.axis.name!r} is {_WORDS[y.kind]} already",
                 cls=UnsupportedError,
             )
-    if primitive == "vectorize":
-        for y in tree.loops(x.body):
-            if y.kind in ("vectorize", "parallel"):
-                kind = "a vector loop" if y.kind == "vectorize" else "parallel"
-                resolve.fail(
-                    f"vectorize: {y.axis.name!r} inside {x.axis.name!r} is {kind}",
-                    cls=UnsupportedError,
-                )

@@ -10,6 +10,7 @@ from tensorir.ir.statement import Access
 from tensorir.poly import tree
 from tensorir.poly.legality import Instance, Violation, Witness
 from tensorir.poly.model import Program
+from tensorir.poly.relation import point_map
 from tensorir.poly.tree import Loop
 from tensorir.schedule import resolve, text
 from tensorir.support.diagnostics import Mark
@@ -64,19 +65,27 @@ def nest(
     asked: Sequence[tuple[Loop, str]],
 ) -> tuple[list[str], list[Mark]]:
     """The lines of the loop nest before the step, and the remarks on them."""
-    found = text.lines(program)
     around = _relevant(program, violation)
-    keep = [k for k, x in enumerate(found) if _shown(x, around)]
+    found = [x for x in text.lines(program) if _shown(x, around)]
+    outdent = min((_indent(x.text) for x in found), default=0)
+    told = (violation.source, violation.sink)
+    lines: list[str] = []
     marks: list[Mark] = []
-    for place, k in enumerate(keep):
-        line = found[k]
-        for loop, remark in asked:
-            if line.axis is loop.axis:
-                marks.append(Mark(place, remark))
+    for k, line in enumerate(found):
+        shown = line.text[outdent:]
+        if line.stmt in told:
+            indent = _indent(shown)
+            shown = f"{shown[:indent]}{line.stmt}: {shown[indent:]}"
+        lines.append(shown)
+        marks += [Mark(k, remark) for loop, remark in asked if line.axis is loop.axis]
         if w is not None and line.stmt == w.sink.stmt:
-            start, end = _place(program, line.text, w, violation)
-            marks.append(Mark(place, remark_on(program, w, violation), start, end))
-    return _outdented([found[k].text for k in keep]), _shift(marks, found, keep)
+            start, end = _place(program, shown, w, violation)
+            marks.append(Mark(k, remark_on(program, w, violation), start, end))
+    return lines, marks
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def _shown(line: text.Line, around: tuple[set[Axis], set[str]]) -> bool:
@@ -97,22 +106,6 @@ def _relevant(program: Program, v: Violation) -> tuple[set[Axis], set[str]]:
     return axes, inside
 
 
-def _outdented(lines: list[str]) -> list[str]:
-    least = min((len(x) - len(x.lstrip()) for x in lines), default=0)
-    return [x[least:] for x in lines]
-
-
-def _shift(marks: list[Mark], found: list[text.Line], keep: list[int]) -> list[Mark]:
-    lines = [found[k].text for k in keep]
-    least = min((len(x) - len(x.lstrip()) for x in lines), default=0)
-    if not least:
-        return marks
-    return [
-        Mark(m.line, m.text, m.start - least, (m.end or 0) - least) if m.start is not None else m
-        for m in marks
-    ]
-
-
 def remark_on(program: Program, w: Witness, v: Violation) -> str:
     """`flow dependence, distance (i: +1, j: -1), first seen at N = 3`."""
     seen = ", ".join(f"{n} = {x}" for n, x in w.sizes.items())
@@ -126,10 +119,23 @@ def remark_on(program: Program, w: Witness, v: Violation) -> str:
 
 
 def distance_text(program: Program, w: Witness) -> str:
-    """The distance along the loops around both, outer to inner as they were before the step."""
-    order = [a.name for a in tree.axes_of(program.tree, w.sink.stmt)]
-    names = sorted(w.distance, key=lambda n: order.index(n) if n in order else len(order))
-    return ", ".join(f"{n}: {w.distance[n]:+d}" if w.distance[n] else f"{n}: 0" for n in names)
+    """The distance along the loops around both, as they were before the step."""
+    distance = _distance(program, w) or w.distance
+    return ", ".join(f"{n}: {x:+d}" if x else f"{n}: 0" for n, x in distance.items())
+
+
+def _distance(program: Program, w: Witness) -> dict[str, int] | None:
+    """In the loops of `program`; None where it does not have these instances."""
+    ends = []
+    for x in (w.source, w.sink):
+        p = program.placements.get(x.stmt)
+        if p is None or p.stmt.role == "copy" or len(x.at) != len(p.stmt.iters):
+            return None
+        values: dict[Any, int] = dict(zip(p.stmt.iters, x.at.values(), strict=True))
+        values |= {v: w.sizes[v.name] for v in program.sizes}
+        ends.append(point_map(p, values, program.sizes))
+    axes, _ = tree.common(program.tree, w.source.stmt, w.sink.stmt)
+    return {a.name: ends[1][a] - ends[0][a] for a in axes}
 
 
 def _place(program: Program, line: str, w: Witness, v: Violation) -> tuple[int, int]:
@@ -144,13 +150,10 @@ def _place(program: Program, line: str, w: Witness, v: Violation) -> tuple[int, 
         start = line.find(shown, equals if reading else 0)
         if start >= 0:
             return start, start + len(shown)
-    indent = len(line) - len(line.lstrip())
-    return indent, len(line)
+    return _indent(line), len(line)
 
 
-def _first_hit(
-    accesses: Sequence[Access], w: Witness, iters: Sequence[Axis]
-) -> list[Access]:
+def _first_hit(accesses: Sequence[Access], w: Witness, iters: Sequence[Axis]) -> list[Access]:
     """The accesses of the array, first those that touch the cell."""
     own = [a for a in accesses if a.array is w.array]
     values: dict[Any, int] = {}
@@ -172,9 +175,7 @@ def _access_text(a: Access, index: Any, name: Any) -> str:
     return f"{a.array.name}[{', '.join(e.subst(index).text(name) for e in a.affine) or '()'}]"
 
 
-def why(
-    program: Program, w: Witness | None, v: Violation, marked: Loop | None
-) -> str:
+def why(program: Program, w: Witness | None, v: Violation, marked: Loop | None) -> str:
     """The reason, in a sentence or two. `program` is the one that was refused."""
     if marked is not None:
         if v.exempt:
@@ -200,5 +201,3 @@ def _first_distance(w: Witness) -> str:
         if x:
             return f"the first distance is {n}: {x:+d}"
     return ""
-
-

@@ -1,4 +1,4 @@
-"""Where a stage is computed: at a loop of its consumers, in their bodies, or in loops of its own."""
+"""Where a stage is computed: at a loop of its consumers, in their bodies, in loops of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tensorir.schedule.explain import accepted, fix, require_marks
 from tensorir.schedule.inline import inlined
 from tensorir.schedule.primitive import Draft, primitive
 from tensorir.support.diagnostics import Message, caller
-from tensorir.support.errors import IllegalSchedule, ScheduleError
+from tensorir.support.errors import IllegalSchedule
 
 if TYPE_CHECKING:
     from tensorir.schedule.schedule import Schedule
@@ -28,9 +28,7 @@ __all__ = ["compute_at", "compute_inline", "compute_root"]
 
 
 @primitive
-def compute_at(
-    s: Schedule, stage: object, axis: str | Axis, *, recompute: bool = True
-) -> Draft:
+def compute_at(s: Schedule, stage: object, axis: str | Axis, *, recompute: bool = True) -> Draft:
     """A stage computed inside a loop of its consumers, just what each iteration needs.
 
     Needs every consumer inside that loop, a stage that is no output, and none whose cells depend
@@ -63,14 +61,15 @@ def compute_at(
     >>> s = tir.schedule(C).split("i", 7)
     >>> print(s.loops())
     for x in 0..16
-      B[x] = A[x] + 1
+      B[x] = A[x] + 1.0
     for io in 0..2
       for ii in 0..7
         C[7*io + ii] = B[7*io + ii] * B[7*io + ii + 2]
     >>> print(s.compute_at("B", "io").loops())
     for io in 0..2
-      for x in 7*io..7*io + 9
-        B[x] = A[x] + 1
+      alloc B: float32 in global
+      for x in 7*io..(7*io + 9)
+        B[x] = A[x] + 1.0
       for ii in 0..7
         C[7*io + ii] = B[7*io + ii] * B[7*io + ii + 2]
     """
@@ -187,7 +186,7 @@ def _common_axes(program: Program, names: Sequence[str]) -> tuple[Axis, ...]:
     axes = tree.axes_of(program.tree, names[0])
     for n in names[1:]:
         other = tree.axes_of(program.tree, n)
-        axes = tuple(a for a in axes if a in other)
+        axes = tuple(a for a in axes if rewrite.has(other, a))
     return axes
 
 
@@ -293,7 +292,7 @@ def base_statements(s: Schedule, names: Sequence[str], what: str) -> list[Statem
     out = []
     for n in names:
         now, old = program.stmt(n), then.stmt(n) if then is not None else None
-        if old is None or now.iters[len(now.iters) - len(old.iters) :] != old.iters:
+        if old is None or not _ends_with(now.iters, old.iters):
             resolve.fail(
                 f"{what}: {n} was changed after it was placed",
                 why="a later step rewrote the stage; undo() to before that, place, then rewrite.",
@@ -302,14 +301,21 @@ def base_statements(s: Schedule, names: Sequence[str], what: str) -> list[Statem
     return out
 
 
+def _ends_with(iters: tuple[Axis, ...], last: tuple[Axis, ...]) -> bool:
+    n = len(iters) - len(last)
+    return n >= 0 and all(a is b for a, b in zip(iters[n:], last, strict=True))
+
+
 def _before_placing(s: Schedule, names: Sequence[str]) -> Program | None:
     """The latest program before this one in which the stage had loops of its own."""
     now: Schedule | None = s.parent
     while now is not None:
         p = now.program
-        if all(n in p.placements for n in names):
-            if not any(rewrite.outside_of(p, a) for a in rewrite.written(p, names)):
-                return p
+        placed = not all(n in p.placements for n in names) or any(
+            rewrite.outside_of(p, a) for a in rewrite.written(p, names)
+        )
+        if not placed:
+            return p
         now = now.parent
     return None
 
@@ -339,13 +345,15 @@ def compute_root(s: Schedule, stage: object) -> Draft:
     >>> s = tir.schedule(C).compute_at("B", "i")
     >>> print(s.loops())
     for i in 0..16
-      B[i] = A[i] + 1
-      C[i] = B[i] * 2
+      alloc B: float32 in global
+      for x in i..(i + 1)
+        B[x] = A[x] + 1.0
+      C[i] = B[i] * 2.0
     >>> print(s.compute_root("B").loops())
     for x in 0..16
-      B[x] = A[x] + 1
+      B[x] = A[x] + 1.0
     for i in 0..16
-      C[i] = B[i] * 2
+      C[i] = B[i] * 2.0
     """
     what = "compute_root"
     name = resolve.stage(s, stage, primitive=what)
@@ -360,9 +368,7 @@ def compute_root(s: Schedule, stage: object) -> Draft:
     stmts = base_statements(s, names, what)
     kept = rewrite.without(s.program.tree, names)
     assert kept is not None
-    axes = rewrite.fresh_axes(
-        s, [i for x in stmts for i in x.iters], name, _names_gone(s, kept)
-    )
+    axes = rewrite.fresh_axes(s, [i for x in stmts for i in x.iters], name, _names_gone(s, kept))
     item = rewrite.nest_of(stmts, axes, 0, s.next_number)
     order = rewrite.before(kept, None, _consumers(s.program, name, names), item)
     placements = dict(s.program.placements)
@@ -406,12 +412,12 @@ def compute_inline(s: Schedule, stage: object) -> Draft:
     >>> s = tir.schedule(C)
     >>> print(s.loops())
     for x in 0..16
-      B[x] = A[x] + 1
+      B[x] = A[x] + 1.0
     for i in 0..14
       C[i] = B[i] * B[i + 2]
     >>> print(s.compute_inline("B").loops())
     for i in 0..14
-      C[i] = (A[i] + 1) * (A[i + 2] + 1)
+      C[i] = (A[i] + 1.0) * (A[i + 2] + 1.0)
     """
     what = "compute_inline"
     name = resolve.stage(s, stage, primitive=what)
@@ -446,6 +452,4 @@ def _require_plain(name: str, producer: Statement, what: str) -> None:
     plain = [next(iter(i.terms.items())) for i in cells]
     axes = [a for a, k in plain if k == 1 and isinstance(a, Axis)]
     if len(axes) != len(index) or len(set(axes)) != len(axes):
-        resolve.fail(
-            f"{what}: {name} does not write each cell from an instance of its own", cls=ScheduleError
-        )
+        resolve.fail(f"{what}: {name} does not write each cell from an instance of its own")

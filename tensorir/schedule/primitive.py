@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from tensorir.ir.dtype import DType
 from tensorir.ir.expr import Axis
+from tensorir.poly.isl import BudgetExceeded
 from tensorir.poly.model import Program
 from tensorir.support.diagnostics import CallSite, caller
 from tensorir.support.errors import ArgumentTypeError
@@ -118,7 +119,7 @@ def primitive(
     signature = inspect.signature(function)
 
     @functools.wraps(function)
-    def apply(s: Schedule, *args: P.args, **kwargs: P.kwargs) -> Schedule:
+    def apply(s: Schedule, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
         if _current.get() is not None:
             return _next(s, function, signature, args, kwargs)
         token = _current.set(Request(s, name, args, kwargs))
@@ -144,7 +145,12 @@ def _next(
         signature.bind(s, *args, **kwargs)
     except TypeError as error:
         raise _wrong_arguments(name, signature, kwargs, error) from None
-    draft = function(s, *args, **kwargs)
+    try:
+        draft = function(s, *args, **kwargs)
+    except BudgetExceeded as spent:
+        from tensorir.schedule.explain import unproved
+
+        unproved(s, name, str(spent))
     if not isinstance(draft, Draft):
         return draft
     if draft.record is not None:

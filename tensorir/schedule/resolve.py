@@ -48,7 +48,7 @@ def axis(s: Schedule, ref: object, *, primitive: str) -> Loop:
         No loop, or several, have that name; tells what was meant and which step removed it.
     """
     if isinstance(ref, Axis):
-        found = tree.find(s.program.tree, ref)
+        found = meant(s.program, ref)
         if found is not None:
             return found
         declared = [x for x in tree.loops(s.program.tree) if x.axis.name == ref.name]
@@ -73,6 +73,21 @@ def axis(s: Schedule, ref: object, *, primitive: str) -> Loop:
             why="say which of them.",
         )
     return found_all[0]
+
+
+def meant(program: Program, a: Axis) -> Loop | None:
+    """The loop over an axis; that over a declared axis where no step has changed it."""
+    found = tree.find(program.tree, a)
+    if found is not None:
+        return found
+    for p in program.placements.values():
+        for it in p.stmt.iters:
+            root = p.roots.get(it)
+            if it is a and root is not None:
+                found = tree.find(program.tree, root)
+                if found is not None:
+                    return found
+    return None
 
 
 def candidates(program: Program, ref: str) -> list[Loop]:
@@ -106,9 +121,10 @@ def _preferred(program: Program, among: list[Loop]) -> list[Loop]:
 
 def reference(program: Program, a: Axis) -> str:
     """The shortest name by which `axis` finds this axis; its bare name if it is gone."""
-    x = tree.find(program.tree, a)
+    x = meant(program, a)
     if x is None:
         return a.name
+    a = x.axis
     names = tree.stmts(x)
     owners = [a.name, *(f"{program.stmt(n).stage}.{a.name}" for n in names)]
     owners += [f"{n}.{a.name}" for n in names]
@@ -140,7 +156,7 @@ def _unknown_axis(s: Schedule, name: str, primitive: str) -> NoReturn:
     names = axis_names(s.program)
     fail(
         f"{primitive}: no axis {name!r}{hint(name, names)}",
-        why=f"the axes are {_and(names)}." if names else "this schedule has no loops.",
+        why=_which("axes", "axis", names),
     )
 
 
@@ -177,7 +193,7 @@ def _unknown_stage(s: Schedule, name: str, names: list[str], primitive: str) -> 
             gone = f"step {now.step.number}, {now.step.text}, removed it"
             fail(f"{primitive}: no stage {name!r}: {gone}")
         now = now.parent
-    fail(f"{primitive}: no stage {name!r}{hint(name, names)}", why=f"the stages are {_and(names)}.")
+    fail(f"{primitive}: no stage {name!r}{hint(name, names)}", why=_which("stages", "stage", names))
 
 
 def stages(program: Program) -> list[str]:
@@ -200,7 +216,7 @@ def array(s: Schedule, ref: object, *, primitive: str) -> Array:
     names = [a.name for a in s.program.arrays]
     fail(
         f"{primitive}: no tensor {name!r}{hint(name, names)}",
-        why=f"the tensors are {_and(names)}.",
+        why=_which("tensors", "tensor", names),
     )
 
 
@@ -232,13 +248,23 @@ def taken(program: Program) -> Iterator[str]:
         yield v.name
 
 
-def new_name(s: Schedule, name: object, *, primitive: str, what: str = "axis name") -> str:
-    """A name that the user gives to something new: an identifier that is not in use."""
+def new_name(
+    s: Schedule,
+    name: object,
+    *,
+    primitive: str,
+    what: str = "axis name",
+    gone: Iterable[str] = (),
+) -> str:
+    """A name that the user gives to something new: an identifier that is not in use.
+
+    Names in `gone` are those of loops that the step takes away.
+    """
     try:
         checked = check_name(name, what)
     except TensorIRError as error:
         fail(f"{primitive}: {error}", cls=type(error))
-    if checked in set(taken(s.program)):
+    if checked not in gone and checked in set(taken(s.program)):
         now = next((x for x in tree.loops(s.program.tree) if x.axis.name == checked), None)
         kind = "a loop has" if now is not None else "something else has"
         step = f", made by step {now.step}" if now is not None and now.step else ""
@@ -252,7 +278,12 @@ def free_name(s: Schedule, name: str, also: Iterable[str] = ()) -> str:
 
 
 def new_names(
-    s: Schedule, names: object, default: tuple[str, ...], *, primitive: str
+    s: Schedule,
+    names: object,
+    default: tuple[str, ...],
+    *,
+    primitive: str,
+    gone: Iterable[str] = (),
 ) -> tuple[str, ...]:
     """The names given as `into=`, as many as `default`; those of `default` where None is given."""
     if names is None:
@@ -265,7 +296,7 @@ def new_names(
         fail(f"{primitive}: into takes names, not {names!r:.60}", cls=ArgumentTypeError)
     if len(given) != len(default):
         fail(f"{primitive}: into takes {len(default)} names, not {len(given)}")
-    checked = tuple(new_name(s, n, primitive=primitive) for n in given)
+    checked = tuple(new_name(s, n, primitive=primitive, gone=gone) for n in given)
     for k, n in enumerate(checked):
         if n in checked[:k]:
             fail(f"{primitive}: the new name {n!r} is given twice")
@@ -277,17 +308,26 @@ MOST = 2**31 - 1
 
 def positive(value: object, what: str, *, primitive: str) -> int:
     """A positive integer of at most 2**31 - 1, of any integer type but bool."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool):
         fail(
             f"{primitive}: {what} must be a positive integer, not {value!r:.60}",
             cls=ArgumentTypeError,
         )
-    number = operator.index(value)
     if number < 1:
         fail(f"{primitive}: {what} must be positive, not {number}")
     if number > MOST:
         fail(f"{primitive}: {what} is {number}; the largest is {MOST}")
     return number
+
+
+def _which(many: str, one: str, names: list[str]) -> str:
+    if not names:
+        return f"this schedule has no {many}."
+    return f"the {many} are {_and(names)}." if len(names) > 1 else f"the only {one} is {names[0]}."
 
 
 def _and(names: list[str]) -> str:

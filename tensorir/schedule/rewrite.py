@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tensorir.ir.affine import Lin, Region, subst_facts
-from tensorir.ir.expr import Axis, Var
-from tensorir.ir.statement import Access, Array, Index, Statement
+from tensorir.ir.expr import Axis
+from tensorir.ir.statement import Access, Array, Statement
 from tensorir.poly import isl, tree
 from tensorir.poly.model import Buffer, Placement, Program
 from tensorir.poly.tree import At, Loop, Seq, Tree
@@ -38,7 +37,7 @@ def assemble(
     buffers: Mapping[Array, Buffer],
     new: Sequence[Array] = (),
 ) -> Program:
-    """The program of `order`: what it no longer runs, and arrays that nothing uses, are left out."""
+    """The program of `order`, without what it does not run and arrays that nothing uses."""
     kept = {n: placements[n] for n in tree.stmts(order)}
     used = {x.array for p in kept.values() for x in (*p.stmt.writes, *p.stmt.reads)}
     arrays = tuple(a for a in (*program.arrays, *new) if a.role != "temp" or a in used)
@@ -85,7 +84,13 @@ def path_axes(program: Program, at: Axis | None) -> tuple[Axis, ...]:
     loop = tree.find(program.tree, at)
     assert loop is not None, at.name
     axes = tree.axes_of(program.tree, tree.stmts(loop)[0])
-    return axes[: axes.index(at) + 1]
+    last = next(k for k, a in enumerate(axes) if a is at)
+    return axes[: last + 1]
+
+
+def has(axes: Iterable[Axis], axis: Axis) -> bool:
+    """Whether `axis` is among `axes`: an axis is an expression, whose `==` builds another."""
+    return any(a is axis for a in axes)
 
 
 # -- the tree
@@ -119,9 +124,7 @@ def without(t: Tree, names: Iterable[str]) -> Tree | None:
     return left
 
 
-def nest_of(
-    stmts: Sequence[Statement], axes: Mapping[Axis, Axis], n_outer: int, step: int
-) -> Tree:
+def nest_of(stmts: Sequence[Statement], axes: Mapping[Axis, Axis], n_outer: int, step: int) -> Tree:
     """Loops over the own iterators of statements, shared as in a declaration.
 
     The loops of reduction iterators, and those from the first that differs, are not shared.
@@ -139,7 +142,7 @@ def _share(rest: list[tuple[str, tuple[Axis, ...]]], axes: Mapping[Axis, Axis], 
             rest = rest[1:]
             continue
         n = 1
-        while not iters[0].reduce and n < len(rest) and rest[n][1][:1] == iters[:1]:
+        while not iters[0].reduce and n < len(rest) and rest[n][1] and rest[n][1][0] is iters[0]:
             n += 1
         inner = _share([(x, its[1:]) for x, its in rest[:n]], axes, step)
         items.append(Loop(axes[iters[0]], inner, step=step))
@@ -165,15 +168,6 @@ def fresh_axes(
 
 
 # -- statements
-def subst_access(access: Access, env: Mapping[Axis | Var, Lin], array: Array | None = None) -> Access:
-    """An access with iterators replaced in its affine parts; `array` in place of its own."""
-    index: tuple[Index, ...] = tuple(
-        i.subst(env) if isinstance(i, Lin) else i for i in access.index
-    )
-    guard: Region = tuple(subst_facts(c, env) for c in access.guard)
-    return Access(array or access.array, index, guard)
-
-
 def redirect(stmt: Statement, by: Mapping[Array, Array], *, writes: bool = False) -> Statement:
     """The statement with reads (and writes) of some arrays going to others, cell by cell."""
 
@@ -200,7 +194,7 @@ def require_complete(s: Schedule, new: Program, names: Sequence[str], primitive:
                 if w == n or new.stmt(w).stage in own:
                     continue
                 shared, order = tree.common(new.tree, w, n)
-                inner = next((a for a in shared if a not in outside), None)
+                inner = next((a for a in shared if not has(outside, a)), None)
                 if order < 0 and inner is None:
                     continue
                 where = f"{inner.name!r} is not through" if inner else f"{w} has run"
@@ -213,9 +207,9 @@ def require_complete(s: Schedule, new: Program, names: Sequence[str], primitive:
 def require_reach(s: Schedule, new: Program, names: Iterable[str], primitive: str) -> None:
     """Refuse where statements `names` would leave the loops in which a buffer of theirs exists."""
     for n in names:
-        around = tree.axes_of(new.tree, n)
+        around = set(tree.axes_of(new.tree, n))
         for array in dict.fromkeys(x.array for x in (*new.stmt(n).writes, *new.stmt(n).reads)):
-            left = next((a for a in outside_of(new, array) if a not in around), None)
+            left = next((a for a in outside_of(new, array) if not has(around, a)), None)
             if left is not None:
                 resolve.fail(
                     f"{primitive}: {n} uses {array.name}, which is kept inside {left.name!r}",

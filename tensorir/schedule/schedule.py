@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from tensorir.ir.expr import Axis
 from tensorir.ir.tensor import Tensor
 from tensorir.poly import declare, tree
 from tensorir.poly.model import Program
-from tensorir.schedule import loop_ops, nest_ops, parallel_ops, resolve, text
+from tensorir.schedule import (
+    loop_ops,
+    memory_ops,
+    nest_ops,
+    parallel_ops,
+    placement_ops,
+    reduce_ops,
+    resolve,
+    text,
+)
 from tensorir.schedule import trace as traces
 from tensorir.schedule.explain import Legality
 from tensorir.schedule.primitive import PRIMITIVES, Step
@@ -27,6 +36,18 @@ from tensorir.support.names import hint
 from tensorir.support.tracebacks import user_api
 
 __all__ = ["Schedule", "schedule"]
+
+
+LATER = (
+    "reverse", "shift", "skew", "partition", "peel", "fission", "merge", "unroll_and_jam", "bind",
+    "annotate", "prefetch", "reverse_compute_at", "storage_align", "pad", "swizzle", "pipeline",
+    "double_buffer", "non_temporal", "expand", "privatise", "scalar_replace", "reuse", "online",
+    "transpose_lanes", "specialize", "atomic", "tensorize", "legal_moves",
+)  # fmt: skip
+
+
+class UnknownPrimitive(ScheduleError, AttributeError):
+    """A schedule was asked for a primitive that it does not have."""
 
 
 class Schedule:
@@ -67,13 +88,22 @@ class Schedule:
         put(self, "step", step)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise ArgumentError(
-            f"a schedule cannot be changed: {name!r} was assigned to; each primitive returns a "
-            f"new schedule, as in s = s.split('i', 8)"
+        resolve.fail(
+            f"a schedule cannot be changed: {name!r} was assigned to",
+            why="each primitive returns a new schedule, as in s = s.split('i', 8).",
+            cls=ArgumentError,
         )
 
     def __delattr__(self, name: str) -> None:
-        raise ArgumentError("a schedule cannot be changed")
+        resolve.fail(f"a schedule cannot be changed: {name!r} was deleted", cls=ArgumentError)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in LATER:
+            raise UnknownPrimitive(f"a schedule has no primitive {name!r} yet")
+        known = [n for n in dir(Schedule) if not n.startswith("_")]
+        raise UnknownPrimitive(f"a schedule has no primitive {name!r}{hint(name, known)}")
 
     # -- loops
     split = loop_ops.split
@@ -84,6 +114,20 @@ class Schedule:
     unroll = parallel_ops.unroll
     vectorize = parallel_ops.vectorize
     parallel = parallel_ops.parallel
+    # -- where a stage is computed
+    compute_at = placement_ops.compute_at
+    compute_inline = placement_ops.compute_inline
+    compute_root = placement_ops.compute_root
+    decompose_reduction = reduce_ops.decompose_reduction
+    init_at = reduce_ops.init_at
+    # -- memory
+    cache_read = memory_ops.cache_read
+    cache_write = memory_ops.cache_write
+    transform_layout = memory_ops.transform_layout
+    set_scope = memory_ops.set_scope
+    # -- reductions
+    rfactor = reduce_ops.rfactor
+    vector_reduce = reduce_ops.vector_reduce
 
     # -- steps
     @property
@@ -112,7 +156,7 @@ class Schedule:
         number = resolve.positive(steps, "steps", primitive="undo")
         have = self.next_number - 1
         if number > have:
-            resolve.fail(f"undo: {number} steps back, but this schedule has {have}")
+            resolve.fail(f"undo: cannot go back by {number}: steps made: {have}")
         return self.at(have - number)
 
     @user_api
@@ -165,10 +209,10 @@ class Schedule:
         try:
             after = apply(self, *args, **kwargs)
         except IllegalSchedule as error:
-            return full_text(error)
+            return display.Text(full_text(error))
         except (ArgumentError, ArgumentTypeError, UnsupportedError) as error:
-            return full_text(error)
-        return text.accepted(self, after)
+            return display.Text(full_text(error))
+        return display.Text(text.accepted(self, after))
 
     @user_api
     def diff(self, other: Schedule | None = None) -> str:
@@ -184,7 +228,7 @@ class Schedule:
     @user_api
     def loops(self) -> str:
         """The loop nest as text, with exact bounds."""
-        return text.loops(self.program)
+        return display.Text(text.loops(self.program))
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -209,13 +253,13 @@ class Schedule:
 
 def _primitive(name: object) -> Callable[..., Schedule]:
     if not isinstance(name, str):
-        raise Message(
-            f"a primitive is named by a string, not {name!r:.60}", caller()
-        ).error(ArgumentTypeError)
+        raise Message(f"a primitive is named by a string, not {name!r:.60}", caller()).error(
+            ArgumentTypeError
+        )
     if name not in PRIMITIVES:
-        raise Message(
-            f"there is no primitive {name!r}{hint(name, PRIMITIVES)}", caller()
-        ).error(ScheduleError)
+        raise Message(f"there is no primitive {name!r}{hint(name, PRIMITIVES)}", caller()).error(
+            ScheduleError
+        )
     return PRIMITIVES[name]
 
 
@@ -251,7 +295,7 @@ def schedule(*tensors: Tensor) -> Schedule:
     >>> print(tir.schedule(B).loops())
     for i in 0..4
       for j in 0..8
-        B[i, j] = A[i, j] * 2
+        B[i, j] = A[i, j] * 2.0
     """
     if not tensors:
         raise Message("schedule: give it at least one tensor to compute", caller()).error(
@@ -263,9 +307,9 @@ def schedule(*tensors: Tensor) -> Schedule:
                 f"schedule: expected tensors, not {type(t).__name__} {t!r:.60}", caller()
             ).error(ArgumentTypeError)
         if t.op is None:
-            raise Message(
-                f"schedule: {t.name!r} is an input, nothing computes it", caller()
-            ).error(ArgumentError)
+            raise Message(f"schedule: {t.name!r} is an input, nothing computes it", caller()).error(
+                ArgumentError
+            )
     return Schedule(declare.program(tensors), tensors)
 
 

@@ -2,7 +2,7 @@
 
     for io in 0..4  # parallel
       for ii in 0..min(8, n - 8*io)
-        B[8*io + ii] = A[8*io + ii] + 1
+        B[8*io + ii] = A[8*io + ii] + 1.0
 
 A range does not include its end. A comment tells how a loop runs; a guard stands where the loops
 alone do not say which instances there are.
@@ -11,13 +11,13 @@ alone do not say which instances there are.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tensorir.ir.affine import Conj, Lin, Region, fact_text, floordiv
+from tensorir.ir.affine import Conj, Lin, Region, floordiv
 from tensorir.ir.expr import Axis, Var
-from tensorir.ir.printer import statement_text
+from tensorir.ir.printer import condition_text, statement_text
 from tensorir.ir.statement import Array
 from tensorir.ir.stmt import Bound
 from tensorir.poly import ranges, tree
@@ -26,11 +26,14 @@ from tensorir.poly.model import Program
 from tensorir.poly.ranges import NestBounds, Span
 from tensorir.poly.tree import Loop, Seq, Tree
 from tensorir.schedule import resolve
+from tensorir.support import display
 
 if TYPE_CHECKING:
     from tensorir.schedule.schedule import Schedule
 
-__all__ = ["Line", "accepted", "diff", "lines", "loops"]
+Namer = Callable[[Axis | Var], str]
+
+__all__ = ["Difference", "Line", "accepted", "diff", "lines", "loops"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ class _Shown:
         return parts[0] if len(parts) == 1 else " or ".join(f"({p})" for p in parts)
 
     def fact(self, conj: Conj) -> list[str]:
-        return [fact_text(f, self.name) for f in conj] or ["True"]
+        return [condition_text(f, self.name) for f in conj] or ["True"]
 
     def range(self, t: Loop) -> str:
         span = self.bounds.loops.get(t.axis) if self.bounds is not None else None
@@ -138,11 +141,10 @@ def kind(t: Loop) -> str:
     return f"  # {t.kind}" if detail is None else f"  # {t.kind} {detail}"
 
 
-def range_text(span: Span, name: object = None) -> str:
+def range_text(span: Span, name: Namer | None = None) -> str:
     """`0..min(8, n - 8*io)`."""
-    call = name if callable(name) else None
-    low = [ceil_of(b).text(call) for b in span.lower]
-    high = [end_of(b).text(call) for b in span.upper]
+    low = [bound_text(e, name) for e in _constants_first(ceil_of(b) for b in span.lower)]
+    high = [bound_text(e, name) for e in _constants_first(end_of(b) for b in span.upper)]
     words = ("min", "max") if span.hull else ("max", "min")
     return f"{_one(low, words[0])}..{_one(high, words[1])}"
 
@@ -152,6 +154,22 @@ def _one(texts: list[str], word: str) -> str:
     if len(texts) > 1:
         return f"{word}({', '.join(texts)})"
     return f"({texts[0]})" if " " in texts[0] and texts[0][0] != "(" else texts[0]
+
+
+def _constants_first(bounds: Iterable[Lin]) -> list[Lin]:
+    return sorted(bounds, key=lambda e: not e.is_const)
+
+
+def bound_text(e: Lin, name: Namer | None = None) -> str:
+    """As people write it: what is taken away comes last, `64 - 6*io`, `(n + 5)//6 - 16*ic`."""
+    if next(iter(e.terms.values()), 0) >= 0:
+        return e.text(name)
+    kept = Lin({a: v for a, v in e.terms.items() if v > 0})
+    taken = Lin({a: v for a, v in e.terms.items() if v < 0})
+    if not kept.terms and e.const <= 0:
+        return e.text(name)
+    start = (kept + e.const).text(name)
+    return f"{start} + {taken.text(name)}".replace("+ -", "- ")
 
 
 def ceil_of(bound: Bound) -> Lin:
@@ -169,16 +187,28 @@ def end_of(bound: Bound) -> Lin:
 # -- two schedules
 
 
-def diff(old: Schedule, new: Schedule) -> str:
+class Difference(display.Text):
+    """What changed from one schedule to another: unified text, side by side in a notebook."""
+
+    old: Schedule
+    new: Schedule
+
+    def _repr_html_(self) -> str:
+        return display.html(self)
+
+
+def diff(old: Schedule, new: Schedule) -> Difference:
     """The loops of both, with what went and what came; "" where they are the same."""
     a, b = (loops(s.program).splitlines() for s in (old, new))
-    if a == b:
-        return ""
-    found = difflib.unified_diff(a, b, _title(old), _title(new), n=max(len(a), len(b)), lineterm="")
-    return "\n".join(x for x in found if not x.startswith("@@"))
+    most = max(len(a), len(b))
+    found = difflib.unified_diff(a, b, title(old), title(new), n=most, lineterm="")
+    out = Difference("\n".join(x for x in found if not x.startswith("@@")))
+    out.old, out.new = old, new
+    return out
 
 
-def _title(s: Schedule) -> str:
+def title(s: Schedule) -> str:
+    """`step 3: unroll("ii")`, or `declaration`."""
     return f"step {s.step}" if s.step is not None else "declaration"
 
 

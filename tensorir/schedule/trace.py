@@ -39,7 +39,7 @@ class Trace:
     >>> print(tir.replay(tir.schedule(B), Trace.from_json(trace.to_json())))
     for io in 0..2
       for ii in 0..4  # unroll
-        B[4*io + ii] = A[4*io + ii] + 1
+        B[4*io + ii] = A[4*io + ii] + 1.0
     """
 
     steps: tuple[Step, ...]
@@ -168,9 +168,9 @@ def replay(s: Schedule, trace: Trace | Sequence[Step]) -> Schedule:
     for step in trace:
         if not isinstance(step, Step) or step.primitive not in PRIMITIVES:
             name = getattr(step, "primitive", step)
-            raise Message(
-                f"replay: there is no primitive {name!r:.60}", caller()
-            ).error(ScheduleError)
+            raise Message(f"replay: there is no primitive {name!r:.60}", caller()).error(
+                ScheduleError
+            )
         try:
             s = PRIMITIVES[step.primitive](s, *step.args, **dict(step.kwargs))
         except Exception as error:

@@ -19,9 +19,23 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
-__all__ = ["html", "register", "text"]
+__all__ = ["Text", "html", "register", "text"]
 
 Renderer = Callable[[Any], str]
+
+class Text(str):
+    """Text that an interpreter shows as it stands, and not in quotes.
+
+    Examples
+    --------
+    >>> Text("for i in 0..4\\n  B[i] = 0.0")
+    for i in 0..4
+      B[i] = 0.0
+    """
+
+    def __repr__(self) -> str:
+        return str(self)
+
 
 _texts: dict[type, Renderer] = {}
 _htmls: dict[type, Renderer] = {}

@@ -23,13 +23,13 @@ def _order(s: Schedule, names: str) -> Schedule:
 
 def _tile(s: Schedule, loops: list[str], factor: int) -> Schedule:
     for x in loops:
-        s = s.split(x, factor, into=(f"{x}o", f"{x}n"))
-    return s.reorder(*(f"{x}o" for x in loops), *(f"{x}n" for x in loops))
+        s = s.split(x, factor, into=(f"{x}o", f"{x}p"))
+    return s.reorder(*(f"{x}o" for x in loops), *(f"{x}p" for x in loops))
 
 
 def _sink(s: Schedule, loops: list[str], x: str, factor: int) -> Schedule:
-    s = s.split(x, factor, into=(f"{x}o", f"{x}n"))
-    return s.reorder(*(f"{y}o" if y == x else y for y in loops), f"{x}n")
+    s = s.split(x, factor, into=(f"{x}o", f"{x}p"))
+    return s.reorder(*(f"{y}o" if y == x else y for y in loops), f"{x}p")
 
 
 def _swap(s: Schedule, loops: list[str], factor: int) -> Schedule:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Callable
 
 from tensorir.ir.affine import Lin, Region
 from tensorir.ir.expr import Axis, Var
@@ -15,6 +14,8 @@ from tensorir.poly.model import Program
 
 Env = dict[Axis | Var, int]
 Forward = dict[Axis, Callable[[Env], int]]
+# Source statement and instance, sink statement and instance, array, kinds.
+Pair = tuple[str, tuple[int, ...], str, tuple[int, ...], Array, set[str]]
 
 
 def holds(region: Region, env: Env) -> bool:
@@ -31,13 +32,23 @@ class World:
     program: Program
     sizes: dict[Var, int]
     forward: dict[str, Forward] = field(default_factory=dict)
-    reach: int = 8
+    points: dict[str, list[tuple[int, ...]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.points = {s.name: list(self._instances(s)) for s in self.program.statements}
+        if not self.points:
+            self.points = {s.name: list(self._instances(s)) for s in self.program.statements}
+
+    def only(self, *instances: tuple[str, tuple[int, ...]]) -> World:
+        """The same with nothing but these instances, which must be of their domains."""
+        points: dict[str, list[tuple[int, ...]]] = {}
+        for name, x in instances:
+            s = self.program.stmt(name)
+            assert holds(s.domain, {**self.sizes, **dict(zip(s.iters, x))})
+            points.setdefault(name, []).append(x)
+        return World(self.program, self.sizes, self.forward, points)
 
     def _instances(self, s: Statement) -> Iterator[tuple[int, ...]]:
-        for x in product(range(-1, self.reach), repeat=len(s.iters)):
+        for x in product(range(-1, max((3, *self.sizes.values())) + 2), repeat=len(s.iters)):
             env: Env = {**self.sizes, **dict(zip(s.iters, x))}
             if holds(s.domain, env):
                 yield x
@@ -72,13 +83,17 @@ class World:
             dims.append(list(range(low, high + 1)))
         return set(product(*dims))
 
-    def kinds(self, a: str, x: tuple[int, ...], b: str, y: tuple[int, ...], array: Array) -> set[str]:
+    def kinds(
+        self, a: str, x: tuple[int, ...], b: str, y: tuple[int, ...], array: Array
+    ) -> set[str]:
         """How two instances conflict in `array`, the first being the source."""
         p, q = self.program.stmt(a), self.program.stmt(b)
         out: set[str] = set()
         for kind, us, vs in (
-            ("flow", p.writes, q.reads), ("anti", p.reads, q.writes), ("output", p.writes, q.writes),
-        ):  # fmt: skip
+            ("flow", p.writes, q.reads),
+            ("anti", p.reads, q.writes),
+            ("output", p.writes, q.writes),
+        ):
             for u in us:
                 for v in vs:
                     if u.array is array and v.array is array:
@@ -86,7 +101,7 @@ class World:
                             out.add(kind)
         return out
 
-    def conflicts(self) -> Iterator[tuple[str, tuple[int, ...], str, tuple[int, ...], Array, set[str]]]:
+    def conflicts(self) -> Iterator[Pair]:
         """Ordered pairs of distinct instances, the source first in time, that conflict."""
         arrays = self.program.arrays
         for a, b in product(self.points, repeat=2):
@@ -98,7 +113,9 @@ class World:
                             if kinds and self.same_copy(a, x, b, y, array):
                                 yield a, x, b, y, array, kinds
 
-    def same_copy(self, a: str, x: tuple[int, ...], b: str, y: tuple[int, ...], array: Array) -> bool:
+    def same_copy(
+        self, a: str, x: tuple[int, ...], b: str, y: tuple[int, ...], array: Array
+    ) -> bool:
         """Whether both instances see one copy of a buffer."""
         buffer = self.program.buffers.get(array)
         if buffer is None:
@@ -116,19 +133,21 @@ def exempt(p: Program, a: str, b: str, array: Array) -> bool:
     if s.stage != t.stage or not s.combiner.commutative or not s.combiner.associative:
         return False
     return all(
-        u.writes[0].array is array and not any(r.array is array for r in u.reads[1:]) for u in (s, t)
+        u.writes[0].array is array and not any(r.array is array for r in u.reads[1:])
+        for u in (s, t)
     )
 
 
-def turned(old: World, new: World) -> list[tuple[str, tuple[int, ...], str, tuple[int, ...], Array, set[str]]]:
+def turned(old: World, new: World) -> list[Pair]:
     """Conflicting pairs that run one way in `old` and not in `new`, exempt ones left out."""
     return [
         c for c in old.conflicts()
-        if not exempt(old.program, c[0], c[2], c[4]) and not new.time(c[0], c[1]) < new.time(c[2], c[3])
+        if not exempt(old.program, c[0], c[2], c[4])
+        and not new.time(c[0], c[1]) < new.time(c[2], c[3])
     ]  # fmt: skip
 
 
-def carried(w: World, axis: Axis, lanes: bool) -> list[tuple[str, tuple[int, ...], str, tuple[int, ...], Array, set[str]]]:
+def carried(w: World, axis: Axis, lanes: bool) -> list[Pair]:
     """Conflicts between iterations of a loop, what is outside it being equal."""
     out = []
     for a, x, b, y, array, kinds in w.conflicts():

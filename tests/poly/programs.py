@@ -58,8 +58,8 @@ class Maker:
         return Access(self.arrays[name], index)
 
     def stmt(
-        self, name: str, iters: str, domain: str, write: str, reads: str = "", role: str = "compute",
-        combiner: Reducer | None = None, stage: str | None = None,
+        self, name: str, iters: str, domain: str, write: str, reads: str = "",
+        role: str = "compute", combiner: Reducer | None = None, stage: str | None = None,
     ) -> Statement:  # fmt: skip
         axes = {n: Axis(n) for n in iters.split()}
         region = tuple(self.facts(d, axes) for d in domain.split("|"))
@@ -67,9 +67,7 @@ class Maker:
         rs = tuple(self.access(r, axes) for r in reads.split())
         body = Ref(0, self.dtype) if rs else Const(0.0, self.dtype)
         stage = stage or w.array.name
-        s = Statement(
-            name, stage, tuple(axes.values()), region, (w,), rs, (body,), role, combiner
-        )  # type: ignore[arg-type]
+        s = Statement(name, stage, tuple(axes.values()), region, (w,), rs, (body,), role, combiner)  # type: ignore[arg-type]
         self.stmts[name] = s
         return s
 
@@ -122,7 +120,9 @@ def nest(axes_: Iterable[Axis], inner: Tree) -> Tree:
 def matmul(dtype: DType = FLOAT32, reducer: Reducer = SUM) -> tuple[Program, dict[str, Axis]]:
     m = Maker("M N K", dtype=dtype).shape(A="M,K", B="K,N", C="M,N")
     m.stmt("C.init", "i j", "0<=i<M, 0<=j<N", "C[i,j]", "", "init", reducer)
-    m.stmt("C", "i j k", "0<=i<M, 0<=j<N, 0<=k<K", "C[i,j]", "C[i,j] A[i,k] B[k,j]", "update", reducer)
+    m.stmt(
+        "C", "i j k", "0<=i<M, 0<=j<N, 0<=k<K", "C[i,j]", "C[i,j] A[i,k] B[k,j]", "update", reducer
+    )
     i, j, k = axes("i j k")
     t = Loop(i, Loop(j, Seq((At("C.init"), Loop(k, At("C"))))))
     return m.program(t, {"C.init": (i, j), "C": (i, j, k)}), {"i": i, "j": j, "k": k}
@@ -170,7 +170,9 @@ def syrk() -> tuple[Program, dict[str, Axis]]:
 def trmm() -> tuple[Program, dict[str, Axis]]:
     """`B[i,j] += A[k,i]*B[k,j]` for k > i, in place: no declared reduction."""
     m = Maker("M N").shape(A="M,M", B="M,N")
-    m.stmt("B", "i j k", "0<=i<M, 0<=j<N, i<k, k<M", "B[i,j]", "B[i,j] A[k,i] B[k,j]", "update", SUM)
+    m.stmt(
+        "B", "i j k", "0<=i<M, 0<=j<N, i<k, k<M", "B[i,j]", "B[i,j] A[k,i] B[k,j]", "update", SUM
+    )
     i, j, k = axes("i j k")
     return m.program(nest((i, j, k), At("B")), {"B": (i, j, k)}), {"i": i, "j": j, "k": k}
 

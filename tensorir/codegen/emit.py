@@ -1,0 +1,369 @@
+"""From lowered loops to LLVM text.
+
+`emit` walks the loops once. Unrolled loops are written out, a vector loop becomes vectors,
+every other loop a counted one; lanes, masks and addresses exist only here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tensorir.codegen import work
+from tensorir.codegen.address import Flat, Spot, flat_of, home, locate
+from tensorir.codegen.expressions import value
+from tensorir.codegen.function import allocate, assemble, release, text_of
+from tensorir.codegen.indirect import move
+from tensorir.codegen.lanes import into_one
+from tensorir.codegen.loads import Instance
+from tensorir.codegen.source import Argument, KernelSource
+from tensorir.codegen.stores import flush, store
+from tensorir.codegen.types import BITS, MEMORY
+from tensorir.codegen.values import Emitter, IndexCheck, Int, Lane, Level, Module
+from tensorir.ir.stmt import Alloc, Block, Bound, For, If, Node, Run
+from tensorir.support.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from tensorir.ir.target import Target
+    from tensorir.lower.pipeline import Lowered
+
+
+def emit(
+    lowered: Lowered,
+    target: Target,
+    *,
+    name: str = "kernel",
+    checked: bool = False,
+    index_check: IndexCheck = "raise",
+) -> KernelSource:
+    """The LLVM text of a kernel, and what a call must know about it.
+
+    Parameters
+    ----------
+    lowered
+        Loops, storage and arguments, as `lower.pipeline.lower` gives them.
+    target
+        The processor; decides which instructions are at hand, not how wide the vectors are.
+    name
+        The symbol.
+    checked
+        Report integer division by zero and shifts by the width or more.
+    index_check
+        For an index that is loaded: `raise` reports one that is outside, `clamp` moves it
+        inside, `off` trusts it.
+
+    Returns
+    -------
+    KernelSource
+        The same text in every process for the same input.
+
+    Raises
+    ------
+    UnsupportedError
+        A type that the target has no instructions for, or a loop bound to other hardware.
+    """
+    module = Module(lowered, target, name, checked=checked, index_check=index_check)
+    for note in lowered.notes:
+        module.note(note)
+    in_place = work.in_place(lowered)
+    for output, inputs in in_place.items():
+        for array in (output, *inputs):
+            module.shared[array] = "shared"
+    em = Emitter(module)
+    params = []
+    for k, array in enumerate(lowered.arguments):
+        alone = "" if array in module.shared else " noalias"
+        reads = " readonly" if array.role == "input" and array not in module.shared else ""
+        align = max(1, BITS[MEMORY[array.dtype.name]] // 8)
+        params.append(f"ptr{alone}{reads} align {align} %a{k}")
+    sizes = lowered.program.sizes
+    for k, size in enumerate(sizes):
+        params.append(f"i64 %n{k}")
+        em.env[size] = f"%n{k}"
+    for k, array in enumerate(lowered.arguments):
+        em.homes[array] = home(em, array, f"%a{k}")
+    params.append("ptr %info")
+    em.allocas += ["  %status = alloca i32, align 4", "  store i32 0, ptr %status, align 4"]
+    body = function_body(em, lowered.body)
+    em.module.functions += assemble(
+        f"i32 @{name}({', '.join(params)})",
+        em,
+        [*body, "  %result = load i32, ptr %status, align 4", "  ret i32 %result"],
+    )
+    arguments = tuple(
+        Argument(
+            a.name,
+            a.dtype,
+            a.shape,
+            "input" if a.role == "input" else "output",
+            tuple(x.name for x in in_place.get(a, ())),
+            a.role == "output" and not work.covered(lowered.program, a),
+        )
+        for a in lowered.arguments
+    )
+    return KernelSource(
+        name=name,
+        llvm=text_of(module),
+        arguments=arguments,
+        sizes=tuple(sizes),
+        target=target,
+        checks=tuple(module.checks),
+        imports=tuple(module.imports),
+        parallel=module.parallel,
+        operations=work.operations(lowered.program),
+        bytes_moved=work.bytes_moved(lowered.arguments),
+        notes=tuple(module.notes),
+    )
+
+
+def function_body(em: Emitter, node: Node) -> list[str]:
+    """The lines of a function that runs `node`, after its allocas and before its return."""
+    frees = allocate(em, node)
+    go(em, node)
+    return release(em, frees)
+
+
+# -- the walk
+
+
+def go(em: Emitter, node: Node) -> None:
+    """Write `node` here."""
+    if isinstance(node, Run):
+        run(em, node)
+    elif isinstance(node, For):
+        _for(em, node)
+    elif isinstance(node, Block):
+        for item in node.items:
+            go(em, item)
+    elif isinstance(node, If):
+        _if(em, node)
+    else:
+        _alloc(em, node)
+
+
+def _for(em: Emitter, loop: For) -> None:
+    if loop.kind == "bind":
+        raise UnsupportedError(
+            f"loop {loop.axis.name} is bound to {loop.bind}, which a CPU does not have"
+        )
+    if loop.kind == "vectorize" and loop.extent is not None:
+        _vector(em, loop, loop.extent, loop.width or loop.extent)
+    elif loop.kind == "unroll" and loop.extent is not None:
+        outer = _open(em)
+        for k in range(loop.extent):
+            em.env[loop.axis] = k
+            go(em, loop.body)
+        _close(em, outer)
+        del em.env[loop.axis]
+    else:
+        _counted(em, loop)
+
+
+def _open(em: Emitter) -> bool:
+    """Begin a group of unrolled copies, in which strided stores wait for each other."""
+    outer = em.pending is None
+    if outer:
+        em.pending = {}
+    return outer
+
+
+def _close(em: Emitter, outer: bool) -> None:
+    if outer:
+        flush(em)
+        em.pending = None
+
+
+def _vector(em: Emitter, loop: For, extent: int, width: int) -> None:
+    if em.lane is not None or extent % width:
+        raise em.impossible(f"vector loop {loop.axis.name} of {extent} in vectors of {width}")
+    outer = _open(em)
+    for base in range(0, extent, width):
+        em.lane, em.width = loop.axis, width
+        em.env[loop.axis] = Lane(base)
+        go(em, loop.body)
+        em.lane, em.width = None, 0
+    _close(em, outer)
+    del em.env[loop.axis]
+
+
+def bounds(em: Emitter, loop: For) -> tuple[Int, Int]:
+    """The first and the last value of the axis of a loop."""
+
+    def ends(found: tuple[Bound, ...], lower: bool) -> Int:
+        result: Int | None = None
+        for c, e in found:
+            x = em.lin(e)
+            x = em.ceil_div(x, c) if lower else em.floor_div(x, c)
+            if result is None:
+                result = x
+            else:
+                result = (em.greatest if lower != loop.hull else em.least)(result, x)
+        assert result is not None
+        return result
+
+    return ends(loop.lower, True), ends(loop.upper, False)
+
+
+def _counted(em: Emitter, loop: For) -> None:
+    first, last = (0, loop.extent - 1) if loop.extent is not None else bounds(em, loop)
+    if isinstance(first, int) and isinstance(last, int):
+        if last < first:
+            return
+        if last == first:
+            em.env[loop.axis] = first
+            go(em, loop.body)
+            del em.env[loop.axis]
+            return
+    if loop.kind == "parallel" and not em.outlined and em.lane is None:
+        from tensorir.codegen.parallel import region
+
+        region(em, loop, first, last)
+        return
+    counted(em, loop, first, last)
+
+
+def counted(em: Emitter, loop: For, first: Int, last: Int) -> None:
+    """A loop from `first` to `last`, both inclusive; runs not at all if last < first."""
+    flush(em)
+    pending, em.pending = em.pending, None
+    em.serial += 1
+    k = em.serial
+    i, before = f"%i{k}", em.label
+    if isinstance(first, int) and isinstance(last, int):
+        em.emit(f"br label %b{k}")
+    else:
+        some = em.op("icmp sle i64 {0}, {1}", first, last)
+        em.emit(f"br i1 {some}, label %b{k}, label %x{k}")
+    em.start(f"b{k}")
+    at = len(em.out)
+    em.out.append("")
+    level = Level()
+    em.levels.append(level)
+    em.out.append(level.entry)
+    em.depth[i] = len(em.levels) - 1
+    em.env[loop.axis] = i
+    em.epoch += 1
+    go(em, loop.body)
+    following = em.now(f"add nsw i64 {i}, 1", "nx")
+    more = em.now(f"icmp sle i64 {following}, {last}", "c")
+    em.out[at] = f"  {i} = phi i64 [ {first}, %{before} ], [ {following}, %{em.label} ]"
+    em.emit(f"br i1 {more}, label %b{k}, label %x{k}, !llvm.loop !90")
+    em.start(f"x{k}")
+    em.levels.pop()
+    em.epoch += 1
+    del em.env[loop.axis]
+    em.pending = pending
+
+
+def _if(em: Emitter, node: If) -> None:
+    condition: str | None = None
+    for kind, e in node.conds:
+        if kind == "ge":
+            fact = em.holds(e)
+        else:
+            x = em.lin(e)
+            if isinstance(x, int):
+                fact = None if x == 0 else "false"
+            else:
+                fact = em.op("icmp eq i64 {0}, 0", x)
+        if fact == "false":
+            if node.other is not None:
+                go(em, node.other)
+            return
+        condition = em.both(condition, fact)
+    if condition is None:
+        go(em, node.body)
+        return
+    flush(em)
+    em.serial += 1
+    k = em.serial
+    otherwise = "else" if node.other is not None else "end"
+    em.emit(f"br i1 {condition}, label %then{k}, label %{otherwise}{k}")
+    em.start(f"then{k}")
+    go(em, node.body)
+    flush(em)
+    em.emit(f"br label %end{k}")
+    if node.other is not None:
+        em.start(f"else{k}")
+        go(em, node.other)
+        flush(em)
+        em.emit(f"br label %end{k}")
+    em.start(f"end{k}")
+
+
+def _alloc(em: Emitter, node: Alloc) -> None:
+    buffer = node.buffer
+    if buffer.scope == "register":
+        em.homes[buffer.array] = home(em, buffer.array, f"%register.{buffer.array.name}", buffer)
+        go(em, node.body)
+        return
+    if buffer.array in em.homes and em.homes[buffer.array].storage is buffer:
+        go(em, node.body)  # on entry of the function
+        return
+    from tensorir.codegen.function import allocate_here
+
+    allocate_here(em, buffer, lambda: go(em, node.body))
+
+
+# -- instances
+
+
+def run(em: Emitter, node: Run) -> None:
+    """One instance of a statement, or one for each lane."""
+    shared, mask = em.conditions(node.conds) if node.conds else (None, None)
+    if shared == "false":
+        return
+    end = None
+    if shared is not None:
+        flush(em)
+        em.serial += 1
+        end = f"end{em.serial}"
+        em.emit(f"br i1 {shared}, label %then{em.serial}, label %{end}")
+        em.start(f"then{em.serial}")
+    needs = node.read_conds
+    if mask is not None:
+        needs = (*needs, *(c for c in node.conds if em.along_lanes(c) != 0))
+    instance(em, Instance(node, node.statement, needs, mask))
+    if end is not None:
+        flush(em)
+        em.emit(f"br label %{end}")
+        em.start(end)
+
+
+def instance(em: Emitter, inst: Instance) -> None:
+    """Evaluate all bodies, then store all of them."""
+    places: list[tuple[Flat, Spot, str | None, str | None]] = []
+    for access in inst.stmt.writes:
+        flat = flat_of(em, access, inst.run)
+        spot = locate(em, flat)
+        guard: str | None = None
+        mask: str | None = None
+        if flat.mays:
+            spot, guard, mask = move(em, inst, access, flat, spot)
+        places.append((flat, spot, guard, mask))
+    if em.lane is not None and any(s.lane == 0 and s.lanes is None for _, s, _, _ in places):
+        into_one(em, inst)
+        return
+    values = [value(em, inst, body) for body in inst.stmt.bodies]
+    for (flat, spot, guard, mask), v in zip(places, values, strict=True):
+        mask = em.both(mask, inst.alive, em.width)
+        if guard is None or guard == "true":
+            store(em, flat, spot, v, mask)
+        elif em.lane is not None:
+            store(em, flat, spot, v, em.mask_of(guard, mask))
+        else:
+            _store_if(em, guard, flat, spot, v[0])
+
+
+def _store_if(em: Emitter, guard: str, flat: Flat, spot: Spot, text: str) -> None:
+    flush(em)
+    em.serial += 1
+    k = em.serial
+    em.emit(f"br i1 {guard}, label %then{k}, label %end{k}")
+    em.start(f"then{k}")
+    store(em, flat, spot, (text, False), None)
+    em.emit(f"br label %end{k}")
+    em.start(f"end{k}")
+
+
+__all__ = ["bounds", "counted", "emit", "function_body", "go", "instance", "run"]
+

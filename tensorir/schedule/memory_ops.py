@@ -1,0 +1,622 @@
+"""Where values are kept: copies through faster memory, layouts, scopes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tensorir.ir.expr import Axis, Ref
+from tensorir.ir.reducer import Reducer
+from tensorir.ir.statement import Array, Statement
+from tensorir.poly import access, regions, tree
+from tensorir.poly.isl import Map
+from tensorir.poly.model import Buffer, Program, ScopeName
+from tensorir.poly.tree import Loop
+from tensorir.schedule import copies, layouts, resolve, rewrite
+from tensorir.schedule.copies import Window
+from tensorir.schedule.explain import accepted, fix, require_marks
+from tensorir.schedule.primitive import Draft, primitive
+from tensorir.support.errors import UnsupportedError
+from tensorir.support.names import hint
+
+if TYPE_CHECKING:
+    from tensorir.schedule.schedule import Schedule
+
+__all__ = ["cache_read", "cache_write", "set_scope", "transform_layout"]
+
+SCOPES = ("global", "local")
+_ELSEWHERE = ("shared", "warp")
+
+
+def _scope(scope: object, what: str) -> ScopeName:
+    if scope in _ELSEWHERE:
+        resolve.fail(
+            f"{what}: scope {scope!r} is not on this target",
+            why="a CPU has 'global' memory, and 'local' buffers of one thread: registers, where "
+            "every index is constant once loops are unrolled, else its stack or arena.",
+            cls=UnsupportedError,
+        )
+    if scope not in SCOPES:
+        near = hint(scope, SCOPES) if isinstance(scope, str) else ""
+        resolve.fail(f"{what}: scope is one of 'global', 'local', not {scope!r:.60}{near}")
+    return scope  # type: ignore[return-value]
+
+
+def _at(s: Schedule, at: object, what: str) -> Loop | None:
+    return None if at is None else resolve.axis(s, at, primitive=what)
+
+
+def _under(program: Program, loop: Loop | None) -> list[str]:
+    return tree.stmts(program.tree if loop is None else loop)
+
+
+def _name(s: Schedule, name: object, default: str, what: str) -> str:
+    if name is None:
+        return resolve.free_name(s, default)
+    return resolve.new_name(s, name, primitive=what, what="name")
+
+
+# -- reading through a copy
+@primitive
+def cache_read(
+    s: Schedule,
+    tensor: object,
+    scope: str = "global",
+    *,
+    at: str | Axis | None = None,
+    name: str | None = None,
+    readers: Sequence[object] | None = None,
+) -> Draft:
+    """What one iteration reads of a tensor copied into a buffer first, and read from there.
+
+    Needs a tensor that is whole when the copy runs. The copy's loops run from 0, from where the
+    region begins; they are called after the reader's axes: `B_cache.k`. Others call it
+    `cache_read` (TVM), `in` (Halide), `stage_mem` (Exo), packing where a layout follows.
+
+    Parameters
+    ----------
+    tensor : str or Tensor
+        What is read.
+    scope : {"global", "local"}
+        Where the buffer lives.
+    at : str or Axis
+        The loop in whose body the copy is made; None copies all of it before its first reader.
+    name : str
+        What the buffer is called; by default `B_cache` for `B`.
+    readers : sequence of str or Tensor
+        The stages that read the copy; by default all inside the loop.
+
+    Raises
+    ------
+    ScheduleError
+        Nothing inside the loop reads it, it is written there, or the name is in use.
+    UnsupportedError
+        A scope that the target does not have.
+
+    Examples
+    --------
+    >>> import tensorir as tir
+    >>> A = tir.placeholder((4, 16), name="A")
+    >>> B = tir.compute((4, 16), lambda i, j: A[i, j] * 2.0, name="B")
+    >>> s = tir.schedule(B).split("j", 8)
+    >>> print(s.loops())
+    for i in 0..4
+      for jo in 0..2
+        for ji in 0..8
+          B[i, 8*jo + ji] = A[i, 8*jo + ji] * 2.0
+    >>> print(s.cache_read("A", at="jo").loops())
+    for i in 0..4
+      for jo in 0..2
+        alloc A_cache: float32 in global
+        for A_cache.j in 0..8
+          A_cache[i, 8*jo + A_cache.j] = A[i, 8*jo + A_cache.j]
+        for ji in 0..8
+          B[i, 8*jo + ji] = A_cache[i, 8*jo + ji] * 2.0
+    """
+    what = "cache_read"
+    array = resolve.array(s, tensor, primitive=what)
+    kept = _scope(scope, what)
+    loop = _at(s, at, what)
+    program = s.program
+    under = _under(program, loop)
+    users = _readers(s, array, loop, under, readers)
+    inner = rewrite.writers(program, array, under)
+    if loop is not None and inner:
+        resolve.fail(
+            f"{what}: {inner[0]} writes {array.name} inside {loop.axis.name!r}",
+            why="a copy made before would miss what is written; cache_write keeps what is "
+            "accumulated.",
+            tries=_cache_write_try(s, array, loop),
+        )
+    made = _name(s, name, f"{array.name}_cache", what)
+    outer = rewrite.path_axes(program, loop.axis if loop else None)
+    with rewrite.proving(s, what, f"what is read of {array.name}"):
+        cells = access.footprint(program, array, loop.axis if loop else None, users, "reads")[0]
+        if array.role == "input":
+            whole = regions.box(array, program)
+            cells, _ = regions.simplest(cells, whole, program.sizes)
+        at_ = copies.window(program, cells, outer, array, users)
+        domain = at_.domain(cells, program, array)
+    cache = copies.buffer_like(array, made)
+    copy = copies.statement(f"{made}.copy", made, at_, domain, [cache], [array])
+    placements = dict(program.placements)
+    for n in users:
+        turned = rewrite.redirect(program.stmt(n), {array: cache})
+        placements[n] = placements[n].with_stmt(turned)
+    placements[copy.name], item = copies.place(s, copy, at_)
+    order = rewrite.before(program.tree, loop.axis if loop else None, users, item)
+    buffers = {**program.buffers, cache: Buffer(kept, outer)}
+    new = rewrite.assemble(program, order, placements, buffers, [cache])
+    rewrite.require_reach(s, new, [copy.name], what)
+    rewrite.require_complete(s, new, [copy.name], what)
+    require_marks(s, new, [copy.name, *users], what)
+    return Draft(new, notes=_window_notes(at_, made))
+
+
+def _window_notes(at: Window, name: str) -> tuple[str, ...]:
+    if not at.absolute:
+        return ()
+    return (f"loops of {name} run over cells: the region has no affine beginning",)
+
+
+def _cache_write_try(s: Schedule, array: Array, loop: Loop) -> list[tuple[str, str]]:
+    ref = resolve.reference(s.program, loop.axis)
+    wanted = fix("keeps what is written there", ("cache_write", (array.name,), {"at": ref}))
+    return [(f.code, f.effect) for f in accepted(s, [wanted])]
+
+
+def _readers(
+    s: Schedule, array: Array, loop: Loop | None, under: list[str], wanted: object
+) -> list[str]:
+    what = "cache_read"
+    found = rewrite.readers(s.program, array, under)
+    if wanted is not None:
+        if isinstance(wanted, str) or not isinstance(wanted, Sequence):
+            resolve.fail(f"{what}: readers is a sequence of stages, not {wanted!r:.60}")
+        stages = [resolve.stage(s, w, primitive=what) for w in wanted]
+        for stage in stages:
+            if not any(s.program.stmt(n).stage == stage for n in found):
+                resolve.fail(f"{what}: {stage} does not read {array.name}{_where(loop)}")
+        found = [n for n in found if s.program.stmt(n).stage in stages]
+    if not found:
+        every = rewrite.readers(s.program, array)
+        why = f"{' and '.join(dict.fromkeys(every))} read it." if every else "nothing reads it."
+        resolve.fail(f"{what}: nothing{_where(loop)} reads {array.name}", why=why)
+    return found
+
+
+def _where(loop: Loop | None) -> str:
+    return f" inside {loop.axis.name!r}" if loop is not None else ""
+
+
+# -- writing through a buffer
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kept:
+    """What is kept: arrays written together, by whom, and who else uses them there."""
+
+    arrays: tuple[Array, ...]
+    writers: list[str]
+    users: list[str]
+    stage: str
+    reducer: Reducer | None
+
+
+@primitive
+def cache_write(
+    s: Schedule,
+    tensor: object,
+    scope: str = "local",
+    *,
+    at: str | Axis | None = None,
+    init: str | None = None,
+    name: str | None = None,
+) -> Draft:
+    """What one iteration writes of a tensor kept in a buffer, written back at its end.
+
+    An accumulation that enters from outside is loaded first, which keeps every rounding, or
+    starts from the identity and is combined at the end, which regroups it. After `init_at` only
+    later iterations load. Others call it `cache_write` (TVM), `store_in` (Halide), `stage_mem`
+    (Exo), register promotion.
+
+    Parameters
+    ----------
+    tensor : str or Tensor
+        What is written. Of a reduction with a wider accumulator, that is kept.
+    scope : {"global", "local"}
+        Where the buffer lives.
+    at : str or Axis
+        The loop of which one iteration is kept.
+    init : {"load", "identity"}
+        How an accumulation from outside enters; by default it is loaded. Refused where nothing
+        enters: initial value and all updates are inside.
+    name : str
+        What the buffer is called; by default `C_local`, or `C_cache` in global memory.
+
+    Raises
+    ------
+    ScheduleError
+        Nothing inside the loop writes it, `init=` where nothing enters, or `"identity"` for a
+        reducer without one.
+
+    Examples
+    --------
+    >>> import tensorir as tir
+    >>> A = tir.placeholder((4, 6), name="A")
+    >>> k = tir.reduce_axis(6, name="k")
+    >>> C = tir.compute((4,), lambda i: tir.sum(A[i, k], axis=k), name="C")
+    >>> s = tir.schedule(C)
+    >>> print(s.loops())
+    for i in 0..4
+      C[i] = 0.0
+      for k in 0..6
+        C[i] = C[i] + A[i, k]
+    >>> print(s.cache_write("C", at="i").loops())
+    for i in 0..4
+      alloc C_local: float32 in local
+      C_local[i] = 0.0
+      for k in 0..6
+        C_local[i] = C_local[i] + A[i, k]
+      C[i] = C_local[i]
+    """
+    what = "cache_write"
+    array = resolve.array(s, tensor, primitive=what)
+    kept_in = _scope(scope, what)
+    if init not in (None, "load", "identity"):
+        resolve.fail(f"{what}: init is 'load' or 'identity', not {init!r:.60}")
+    loop = _at(s, at, what)
+    program = s.program
+    kept = _kept(s, array, loop)
+    outer = rewrite.path_axes(program, loop.axis if loop else None)
+    with rewrite.proving(s, what, f"what is written of {array.name}"):
+        written, entering = _regions(s, kept, loop)
+        _require_init(s, kept, entering, init, loop)
+        if entering is None and _only_there(program, kept, loop):
+            return _shrunk(s, kept, kept_in, outer, name)
+        at_ = copies.window(program, written, outer, kept.arrays[0], kept.writers)
+        stored = at_.domain(written, program)
+        loaded = at_.domain(entering, program) if entering is not None else None
+    default = f"{array.name}_{'local' if kept_in == 'local' else 'cache'}"
+    made = _name(s, name, default, what)
+    caches = _caches(s, kept.arrays, array, made)
+    into = dict(zip(kept.arrays, caches, strict=True))
+    placements = dict(program.placements)
+    for n in kept.users:
+        turned = rewrite.redirect(program.stmt(n), into, writes=True)
+        placements[n] = placements[n].with_stmt(turned)
+    first, last = _around(kept, made, at_, stored, loaded, caches, identity=init == "identity")
+    order = program.tree
+    axis = loop.axis if loop else None
+    for stmt in (*first, last):
+        placements[stmt.name], item = copies.place(s, stmt, at_)
+        order = tree.insert(order, axis, item, first=stmt is not last)
+    buffers = {**program.buffers, **{c: Buffer(kept_in, outer) for c in caches}}
+    new = rewrite.assemble(program, order, placements, buffers, caches)
+    added = [x.name for x in (*first, last)]
+    rewrite.require_reach(s, new, added, what)
+    require_marks(s, new, [*added, *kept.users], what)
+    exact = kept.reducer is None or kept.reducer.exact
+    reassociates = init == "identity" and not exact
+    return Draft(new, reassociates, _window_notes(at_, made))
+
+
+def _kept(s: Schedule, array: Array, loop: Loop | None) -> _Kept:
+    """What `cache_write` keeps: the arrays of the statement that writes `array` under the loop."""
+    what = "cache_write"
+    program = s.program
+    if array.role == "input":
+        resolve.fail(f"{what}: {array.name} is an input, nothing writes it")
+    under = _under(program, loop)
+    stage = program.stmt(rewrite.writers(program, array)[0]).stage
+    array = _accumulator(program, array, stage, under)
+    writers = rewrite.writers(program, array, under)
+    if not writers:
+        there = rewrite.writers(program, array)
+        resolve.fail(
+            f"{what}: nothing{_where(loop)} writes {array.name}",
+            why=f"{' and '.join(there)} write it, in other loops.",
+        )
+    arrays = tuple(w.array for w in program.stmt(writers[-1]).writes)
+    for n in writers:
+        stmt = program.stmt(n)
+        if any(not w.exact for w in stmt.writes):
+            resolve.fail(
+                f"{what}: {n} writes {array.name} through an index that is not affine",
+                why="which cells to write back is then known only when it runs.",
+                cls=UnsupportedError,
+            )
+        if stmt.role == "copy" and stmt.combiner is None and array.role == "temp":
+            resolve.fail(
+                f"{what}: {array.name} is a copy of {stmt.reads[0].array.name}, made by {n}",
+                why="a copy is kept where it was made.",
+            )
+    users = [n for n in under if any(rewrite.touches(program.stmt(n), a) for a in arrays)]
+    reducers = [program.stmt(n).combiner for n in users]
+    reducer = next((r for r in reducers if r is not None), None)
+    return _Kept(arrays, writers, users, stage, reducer)
+
+
+def _accumulator(program: Program, array: Array, stage: str, under: list[str]) -> Array:
+    """What accumulates for `array`: itself, or the wider accumulator that a finish casts."""
+    names = [n for n in resolve.statements(program, stage) if n in under]
+    direct = rewrite.writers(program, array, names)
+    if any(program.stmt(n).role != "finish" for n in direct):
+        return array
+    updates = [n for n in names if program.stmt(n).role in ("update", "init")]
+    if not updates:
+        return array
+    finish = [n for n in resolve.statements(program, stage) if program.stmt(n).role == "finish"]
+    if not finish:
+        return array
+    wide = [
+        r.array for r in program.stmt(finish[0]).reads if rewrite.writers(program, r.array, updates)
+    ]
+    return wide[0] if wide else array
+
+
+def _regions(s: Schedule, kept: _Kept, loop: Loop | None) -> tuple[Map, Map | None]:
+    """Cells written in one iteration, and those whose value enters from outside (or None)."""
+    program, at = s.program, loop.axis if loop else None
+    array = kept.arrays[0]
+    written = access.footprint(program, array, at, kept.writers, "writes")[0]
+    readers = rewrite.readers(program, array, kept.users)
+    if not readers:
+        return written, None
+    read = access.footprint(program, array, at, readers, "reads")[0]
+    if not regions.inside(read, written, program):
+        other = next((n for n in readers if n not in kept.writers), readers[0])
+        resolve.fail(
+            f"cache_write: {other} reads cells of {array.name} that are not written{_where(loop)}",
+            why="the buffer would not hold them; choose a loop further out.",
+        )
+    first = kept.users.index(readers[0])
+    plain = [n for n in kept.writers if n not in readers and kept.users.index(n) < first]
+    if not plain:
+        return written, read
+    ready = access.footprint(program, array, at, plain, "writes")[0]
+    if regions.inside(read, ready, program):
+        return written, None
+    return written, read.subtract(ready).coalesce()
+
+
+def _require_init(
+    s: Schedule, kept: _Kept, entering: Map | None, init: str | None, loop: Loop | None
+) -> None:
+    name = kept.arrays[0].name
+    if init is not None and entering is None:
+        resolve.fail(
+            f"cache_write: init={init!r} means nothing here: no value of {name} enters "
+            f"from outside{_where(loop)}",
+            why="its initial value and all updates are inside, and the buffer takes them over.",
+        )
+    if init != "identity":
+        return
+    reducer = kept.reducer
+    if reducer is None:
+        resolve.fail(f'cache_write: init="identity" needs a declared reduction; {name} is none')
+    if reducer.identity is None or not reducer.associative:
+        lack = "has no identity" if reducer.identity is None else "is not associative"
+        resolve.fail(
+            f'cache_write: init="identity" regroups {name}, but its reducer {reducer.name} {lack}',
+            why='init="load" keeps the order.',
+        )
+    if any(s.program.stmt(n).role == "init" for n in kept.writers):
+        resolve.fail(
+            f'cache_write: init="identity" after init_at is not supported for {name}',
+            why='the first iteration starts it, later ones may load: init="load".',
+            cls=UnsupportedError,
+        )
+
+
+def _only_there(program: Program, kept: _Kept, loop: Loop | None) -> bool:
+    """Whether nothing outside the loop uses the arrays, so that they need no copy at all."""
+    if any(a.role == "output" for a in kept.arrays):
+        return False
+    users = [n for n in program.placements if any(
+        rewrite.touches(program.stmt(n), a) for a in kept.arrays
+    )]  # fmt: skip
+    return set(users) <= set(_under(program, loop))
+
+
+def _shrunk(
+    s: Schedule, kept: _Kept, scope: ScopeName, outer: tuple[Axis, ...], name: object
+) -> Draft:
+    """The arrays themselves kept inside the loop: nothing outside uses them."""
+    what = "cache_write"
+    array = kept.arrays[0]
+    if name is not None:
+        resolve.fail(
+            f"{what}: {array.name} is used only there and becomes the buffer itself; it keeps "
+            f"its name",
+            why="leave name= out.",
+        )
+    now = rewrite.outside_of(s.program, array)
+    if len(now) > len(outer) or any(a is not b for a, b in zip(now, outer, strict=False)):
+        resolve.fail(f"{what}: {array.name} is kept inside {now[-1].name!r} already")
+    buffers = dict(s.program.buffers)
+    for a in kept.arrays:
+        buffers[a] = replace(buffers[a], scope=scope, outside=outer)
+    new = s.program.change(buffers=buffers)
+    require_marks(s, new, kept.users, what)
+    return Draft(new, notes=(f"{array.name} is used only there: it is the buffer",))
+
+
+def _caches(s: Schedule, arrays: tuple[Array, ...], asked: Array, made: str) -> tuple[Array, ...]:
+    """A buffer for each array; those of a tuple after the first add a number."""
+    if len(arrays) == 1:
+        return (copies.buffer_like(arrays[0], made),)
+    names: list[str] = []
+    for k, a in enumerate(arrays):
+        whole = asked not in arrays
+        default = f"{made}{k}" if whole else made if a is asked else f"{made}_{a.name}"
+        names.append(default if default == made else resolve.free_name(s, default, names))
+    return tuple(copies.buffer_like(a, n) for a, n in zip(arrays, names, strict=True))
+
+
+def _around(
+    kept: _Kept,
+    made: str,
+    at: Window,
+    stored: Any,
+    loaded: Any,
+    caches: tuple[Array, ...],
+    *,
+    identity: bool,
+) -> tuple[list[Statement], Statement]:
+    """What runs before the body and after it: loads or identities, and the write back."""
+    n = len(caches)
+    if identity:
+        assert kept.reducer is not None and kept.reducer.identity is not None
+        dtypes = tuple(a.dtype for a in caches)
+        start = tuple(kept.reducer.identity(dtypes))
+        empty = copies.statement(
+            f"{made}.init", kept.stage, at, loaded, caches, (), role="init", bodies=start
+        )
+        whole = tuple(Ref(k, a.dtype) for k, a in enumerate(kept.arrays))
+        part = tuple(Ref(n + k, a.dtype) for k, a in enumerate(caches))
+        back = copies.statement(
+            f"{made}.store", kept.stage, at, stored, kept.arrays, (*kept.arrays, *caches),
+            combiner=kept.reducer, role="update", bodies=tuple(kept.reducer.combine(whole, part)),
+        )  # fmt: skip
+        return [empty], back
+    reducer = kept.reducer if loaded is not None else None
+    back = copies.statement(
+        f"{made}.store", kept.stage, at, stored, kept.arrays, caches, combiner=reducer
+    )
+    if loaded is None:
+        return [], back
+    load = copies.statement(
+        f"{made}.load", kept.stage, at, loaded, caches, kept.arrays, combiner=reducer
+    )
+    return [load], back
+
+
+# -- layout and scope
+@primitive
+def transform_layout(
+    s: Schedule,
+    buffer: object,
+    map: Callable[..., Any],
+    *,
+    pad_value: float | int | None = None,
+) -> Draft:
+    """How a buffer is laid out: a map from its index, counted from where it begins, to storage.
+
+    Needs a map that sends no two cells to one place, on a buffer of the schedule's own. Each
+    storage dimension is an index, `index // c` or `index % c`. Others call it
+    `transform_layout` (TVM), `reorder_storage` and `fold_storage` (Halide), packing.
+
+    Parameters
+    ----------
+    buffer : str or Tensor
+        A cached tensor or an intermediate stage.
+    map : callable
+        Takes the indices, returns the storage indices: ``lambda k, j: (j // 16, k, j % 16)``.
+    pad_value : number
+        What storage that holds no cell is filled with.
+
+    Raises
+    ------
+    ScheduleError
+        An input or an output, a map of the wrong number of indices, or two cells in one place.
+    UnsupportedError
+        A map of another form.
+
+    Examples
+    --------
+    >>> import tensorir as tir
+    >>> A = tir.placeholder((4, 32), name="A")
+    >>> B = tir.compute((4, 32), lambda i, j: A[i, j] * 2.0, name="B")
+    >>> s = tir.schedule(B).cache_read("A")
+    >>> print(s.loops())
+    for A_cache.i in 0..4
+      for A_cache.j in 0..32
+        A_cache[A_cache.i, A_cache.j] = A[A_cache.i, A_cache.j]
+    for i in 0..4
+      for j in 0..32
+        B[i, j] = A_cache[i, j] * 2.0
+    >>> s = s.transform_layout("A_cache", lambda i, j: (j // 16, i, j % 16))
+    >>> next(s.program.buffers[a].layout for a in s.program.buffers)
+    ((1, '//', 16), (0, None, 1), (1, '%', 16))
+    """
+    what = "transform_layout"
+    array = resolve.array(s, buffer, primitive=what)
+    if array.role != "temp":
+        kind = "an input" if array.role == "input" else "an output"
+        resolve.fail(
+            f"{what}: {array.name} is {kind}, whose layout is the caller's",
+            why="repack by an explicit stage: copy it into an array that is laid out as you wish.",
+        )
+    layout = layouts.parse(map, array, what)
+    with rewrite.proving(s, what, f"that no two cells of {array.name} share a place"):
+        layouts.require_injective(s, array, layout, what)
+    if pad_value is not None and (
+        isinstance(pad_value, bool) or not isinstance(pad_value, int | float)
+    ):
+        resolve.fail(f"{what}: pad_value is a number, not {pad_value!r:.60}")
+    now = s.program.buffers[array]
+    changed = replace(now, layout=layout, pad_value=pad_value)
+    new = s.program.change(buffers={**s.program.buffers, array: changed})
+    record = ((array.name, layouts.text(layout, len(array.shape))), {})
+    if pad_value is not None:
+        record[1]["pad_value"] = pad_value
+    return Draft(new, record=record)
+
+
+@primitive
+def set_scope(s: Schedule, tensor: object, scope: str) -> Draft:
+    """In which memory a buffer lives.
+
+    Needs a buffer of the schedule's own, and for `"local"` one that no two threads share. Others
+    call it `set_scope` (TVM), `store_in` (Halide), `set_memory` (Exo).
+
+    Parameters
+    ----------
+    tensor : str or Tensor
+        A cached tensor or an intermediate stage.
+    scope : {"global", "local"}
+        `local` is private to a thread: registers where every index is constant once loops are
+        unrolled, else its stack or arena.
+
+    Raises
+    ------
+    ScheduleError
+        An input, an output, or a buffer that threads share.
+    UnsupportedError
+        A scope that the target does not have.
+
+    Examples
+    --------
+    >>> import tensorir as tir
+    >>> A = tir.placeholder((4, 16), name="A")
+    >>> B = tir.compute((4, 16), lambda x, y: A[x, y] + 1.0, name="B")
+    >>> C = tir.compute((4, 16), lambda i, j: B[i, j] * 2.0, name="C")
+    >>> s = tir.schedule(C).compute_at("B", "i")
+    >>> [b.scope for b in s.program.buffers.values()]
+    ['global']
+    >>> [b.scope for b in s.set_scope("B", "local").program.buffers.values()]
+    ['local']
+    """
+    what = "set_scope"
+    array = resolve.array(s, tensor, primitive=what)
+    kept = _scope(scope, what)
+    if array.role != "temp":
+        kind = "an input" if array.role == "input" else "an output"
+        resolve.fail(f"{what}: {array.name} is {kind}; it lives in the caller's memory")
+    buffer = replace(s.program.buffers[array], scope=kept)
+    if kept == "local":
+        _require_private(s, array)
+    return Draft(s.program.change(buffers={**s.program.buffers, array: buffer}))
+
+
+def _require_private(s: Schedule, array: Array) -> None:
+    outside = rewrite.outside_of(s.program, array)
+    for x in tree.loops(s.program.tree):
+        if x.kind != "parallel" or rewrite.has(outside, x.axis):
+            continue
+        if any(rewrite.touches(s.program.stmt(n), array) for n in tree.stmts(x)):
+            resolve.fail(
+                f"set_scope: {array.name} is used by the threads of {x.axis.name!r}, which is "
+                "outside none of its copies",
+                why="a local buffer belongs to one thread; compute or cache it inside that loop.",
+            )

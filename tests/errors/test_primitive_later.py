@@ -1,0 +1,19 @@
+"""A primitive that is known, but not there yet."""
+
+from __future__ import annotations
+
+import pytest
+
+import tensorir as tir
+from tests.errors.saying import matmul, said
+
+TEXT = """\
+UnknownPrimitive: a schedule has no primitive 'skew' yet
+"""
+
+
+def test_primitive_later() -> None:
+    s = matmul()
+    with pytest.raises(tir.ScheduleError) as refused:
+        s.skew("j", by="i")
+    assert said(refused.value) == TEXT

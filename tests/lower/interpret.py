@@ -1,0 +1,323 @@
+"""Runs lowered loops in plain Python, and the declaration's order for comparison.
+
+Values are integers modulo a prime, so that sums do not depend on their order; memory nobody wrote
+holds None, which spreads through every operation and must never reach an output.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tensorir.ir.affine import Conj, Lin, Region
+from tensorir.ir.expr import Axis, Const, Expr, Op, Ref, Var
+from tensorir.ir.statement import Access, Array, Statement
+from tensorir.ir.stmt import Alloc, Block, For, If, Node, Run, Storage
+from tensorir.lower.pipeline import Lowered
+from tensorir.poly.model import Program
+from tensorir.poly.tree import At, Loop, Tree
+
+Env = dict[Axis | Var, int]
+PRIME = (1 << 61) - 1
+Cell = tuple[int, ...]
+
+
+def holds(region: Region, env: Env) -> bool:
+    return any(
+        all((e.evaluate(env) >= 0) if k == "ge" else (e.evaluate(env) == 0) for k, e in conj)
+        for conj in region
+    )
+
+
+@dataclass
+class Memory:
+    """Values of arguments and of buffers that are alive."""
+
+    arrays: dict[Array, dict[Cell, int | None]] = field(default_factory=dict)
+
+    def fill(self, program: Program, sizes: Env) -> None:
+        for a in program.arrays:
+            if a.role == "input":
+                shape = [e.evaluate(sizes) for e in a.shape]
+                cells: dict[Cell, int | None] = {}
+                for k, c in enumerate(points(shape)):
+                    cells[c] = (hash((a.name, k)) * 2654435761) % PRIME
+                self.arrays[a] = cells
+            else:
+                self.arrays[a] = {}
+
+
+def points(shape: list[int]) -> Iterator[Cell]:
+    if not shape:
+        yield ()
+        return
+    for x in range(shape[0]):
+        for rest in points(shape[1:]):
+            yield (x, *rest)
+
+
+def value(e: Expr, env: Env, refs: list[int | None]) -> int | None:
+    if isinstance(e, Ref):
+        return refs[e.slot]
+    if isinstance(e, Const):
+        return int(e.value) % PRIME
+    if isinstance(e, (Axis, Var)):
+        return env[e] % PRIME
+    assert isinstance(e, Op), e
+    xs = [value(a, env, refs) for a in e.args]
+    if any(x is None for x in xs):
+        return None
+    x = [y for y in xs if y is not None]
+    if e.name == "fma":
+        return (x[0] * x[1] + x[2]) % PRIME
+    if e.name in ("add", "sub", "mul"):
+        return {"add": x[0] + x[1], "sub": x[0] - x[1], "mul": x[0] * x[1]}[e.name] % PRIME
+    if e.name in ("max", "min"):
+        return max(x) if e.name == "max" else min(x)
+    if e.name == "cast":
+        return x[0]
+    return hash((e.name, *x)) % PRIME
+
+
+@dataclass
+class Machine:
+    """One run of lowered loops at given sizes."""
+
+    lowered: Lowered
+    sizes: Env
+    memory: Memory = field(default_factory=Memory)
+    ran: Counter[tuple[str, Cell]] = field(default_factory=Counter)
+    extra: int = 0
+    # cells that only extra instances wrote: reading one into a real result would be a fault
+    buffers: dict[Array, tuple[Storage, dict[Cell, int | None]]] = field(default_factory=dict)
+
+    def start(self) -> Machine:
+        self.memory.fill(self.lowered.program, self.sizes)
+        self.go(self.lowered.body, dict(self.sizes))
+        return self
+
+    def go(self, n: Node, env: Env) -> None:
+        if isinstance(n, Block):
+            for i in n.items:
+                self.go(i, env)
+        elif isinstance(n, If):
+            body = n.body if holds((n.conds,), env) else n.other
+            if body is not None:
+                self.go(body, env)
+        elif isinstance(n, Alloc):
+            before = self.buffers.get(n.buffer.array)
+            self.buffers[n.buffer.array] = (n.buffer, {})
+            self.go(n.body, env)
+            del self.buffers[n.buffer.array]
+            if before is not None:
+                self.buffers[n.buffer.array] = before
+        elif isinstance(n, For):
+            self.loop(n, env)
+        else:
+            self.run(n, env)
+
+    def loop(self, n: For, env: Env) -> None:
+        lows = [-(-e.evaluate(env) // c) for c, e in n.lower]
+        highs = [e.evaluate(env) // c for c, e in n.upper]
+        low = min(lows) if n.hull else max(lows)
+        high = max(highs) if n.hull else min(highs)
+        if n.extent is not None:
+            assert (low, high) == (0, n.extent - 1), n
+        values = range(low, high + 1)
+        for v in reversed(values) if n.kind == "parallel" else values:
+            top = self.lowered.ranges.get(n.axis)
+            assert v >= 0 and (top is None or v <= top), (n.axis, v, top)
+            self.go(n.body, {**env, n.axis: v})
+
+    def run(self, n: Run, env: Env) -> None:
+        if any(c.evaluate(env) < 0 for c in n.conds):
+            return
+        s = n.statement
+        args = tuple(e.evaluate(env) for e in n.args)
+        inner: Env = {**self.sizes, **dict(zip(s.iters, args, strict=True))}
+        real = holds(s.domain, inner)
+        loads = all(c.evaluate(env) >= 0 for c in n.read_conds)
+        if real:
+            assert loads, f"{s.name}{args} is real but its loads are masked"
+            self.ran[s.name, args] += 1
+        else:
+            self.extra += 1
+        refs = [self.load(a, n, inner, env, real) if loads else 0 for a in s.reads]
+        results = [value(b, inner, refs) for b in s.bodies]
+        for access, v in zip(s.writes, results, strict=True):
+            self.store(access, n, inner, env, v, real)
+
+    def place(self, access: Access, n: Run, env: Env) -> tuple[Storage, dict[Cell, int | None], Cell]:
+        storage, cells = self.buffers[access.array]
+        index = self.lowered.cell(access, n)
+        assert index is not None
+        at = tuple(e.evaluate(env) for e in index)
+        shape = [e.evaluate(env) for e in storage.shape]
+        assert all(0 <= x < m for x, m in zip(at, shape, strict=True)), (
+            f"{n.statement.name} reaches {access.array.name}{at} of {shape}"
+        )
+        return storage, cells, at
+
+    def load(self, access: Access, n: Run, inner: Env, env: Env, real: bool) -> int | None:
+        if not holds(access.guard, inner):
+            return 0
+        if access.array in self.lowered.cells.storages:
+            return self.place(access, n, env)[1].get(self.place(access, n, env)[2])
+        at = tuple(e.evaluate(inner) for e in access.affine)
+        cells = self.memory.arrays[access.array]
+        if access.array.role == "input":
+            assert at in cells, f"{n.statement.name} reads {access.array.name}{at}"
+        return cells.get(at)
+
+    def store(
+        self, access: Access, n: Run, inner: Env, env: Env, v: int | None, real: bool
+    ) -> None:
+        if access.array in self.lowered.cells.storages:
+            _, cells, at = self.place(access, n, env)
+            cells[at] = v
+            return
+        assert real, f"{n.statement.name} writes {access.array.name} outside its domain"
+        at = tuple(e.evaluate(inner) for e in access.affine)
+        shape = [e.evaluate(self.sizes) for e in access.array.shape]
+        assert all(0 <= x < m for x, m in zip(at, shape, strict=True))
+        self.memory.arrays[access.array][at] = v
+
+
+def instances(program: Program, sizes: Env) -> Counter[tuple[str, Cell]]:
+    """Every instance of every statement, from the domains alone."""
+    return Counter((s.name, c) for s in program.statements for c in _domain(s, sizes))
+
+
+def _domain(s: Statement, sizes: Env) -> Iterator[Cell]:
+    reach = max([30, *sizes.values()]) * 70
+    seen: set[Cell] = set()
+    for conj in s.domain:
+        for c in _solve(s.iters, conj, {i: (-8, reach) for i in s.iters}, sizes):
+            if c not in seen:
+                seen.add(c)
+                yield c
+
+
+def _solve(
+    iters: tuple[Axis, ...], conj: Conj, box: dict[Axis, tuple[int, int]], sizes: Env
+) -> Iterator[Cell]:
+    """Integer points of a conjunction: intervals are narrowed before each choice."""
+    narrowed = _narrow(conj, box, sizes)
+    if narrowed is None:
+        return
+    free = next((i for i in iters if narrowed[i][0] < narrowed[i][1]), None)
+    if free is None:
+        env = {**sizes, **{i: narrowed[i][0] for i in iters}}
+        if holds((conj,), env):
+            yield tuple(narrowed[i][0] for i in iters)
+        return
+    for v in range(narrowed[free][0], narrowed[free][1] + 1):
+        yield from _solve(iters, conj, {**narrowed, free: (v, v)}, sizes)
+
+
+def _narrow(
+    conj: Conj, box: dict[Axis, tuple[int, int]], sizes: Env
+) -> dict[Axis, tuple[int, int]] | None:
+    box = dict(box)
+    changed = True
+    while changed:
+        changed = False
+        for kind, e in conj:
+            for sign in (1, -1) if kind == "eq" else (1,):
+                f = e * sign
+                if any(isinstance(a, tuple) for a in f.terms):
+                    continue
+                top = f.const
+                for a, c in f.terms.items():
+                    low, high = box[a] if a in box else (sizes[a], sizes[a])
+                    top += max(c * low, c * high)
+                if top < 0:
+                    return None
+                for a, c in f.terms.items():
+                    if a not in box:
+                        continue
+                    low, high = box[a]
+                    rest = top - max(c * low, c * high)
+                    new = (max(low, -(rest // c)), high) if c > 0 else (low, min(high, rest // -c))
+                    if new[0] > new[1]:
+                        return None
+                    if new != (low, high):
+                        box[a] = new
+                        top = rest + max(c * new[0], c * new[1])
+                        changed = True
+    return box
+
+
+def reference(program: Program, sizes: Env) -> dict[str, dict[Cell, int | None]]:
+    """Outputs of a program run in the order of its own tree, by brute force over its loops."""
+    memory = Memory()
+    memory.fill(program, sizes)
+    order = sorted(_timed(program, sizes), key=lambda x: x[0])
+    for _, s, point in order:
+        env: Env = {**sizes, **dict(zip(s.iters, point, strict=True))}
+        refs = []
+        for a in s.reads:
+            at = tuple(e.evaluate(env) for e in a.affine)
+            refs.append(memory.arrays[a.array].get(at) if holds(a.guard, env) else 0)
+        results = [value(b, env, refs) for b in s.bodies]
+        for access, v in zip(s.writes, results, strict=True):
+            at = tuple(e.evaluate(env) for e in access.affine)
+            memory.arrays[access.array][at] = v
+    return outputs(program, memory)
+
+
+def _timed(program: Program, sizes: Env) -> Iterator[tuple[tuple[int, ...], Statement, Cell]]:
+    """Instances with their time in an unscheduled tree, whose axes are the iterators."""
+    for s in program.statements:
+        steps = _path(program.tree, s.name)
+        for c in _domain(s, sizes):
+            env = dict(zip(s.iters, c, strict=True))
+            p = program.placements[s.name]
+            by_axis = {p.roots[i]: v for i, v in env.items()}
+            time = tuple(x if isinstance(x, int) else by_axis[x] for x in steps)
+            yield time, s, c
+
+
+def _path(t: Tree, name: str) -> list[int | Axis]:
+    if isinstance(t, At):
+        return []
+    if isinstance(t, Loop):
+        return [t.axis, *_path(t.body, name)]
+    for k, i in enumerate(t.items):
+        if name in _names(i):
+            return [k, *_path(i, name)]
+    raise AssertionError(name)
+
+
+def _names(t: Tree) -> list[str]:
+    if isinstance(t, At):
+        return [t.stmt]
+    if isinstance(t, Loop):
+        return _names(t.body)
+    return [x for i in t.items for x in _names(i)]
+
+
+def outputs(program: Program, memory: Memory) -> dict[str, dict[Cell, int | None]]:
+    return {a.name: memory.arrays[a] for a in program.arrays if a.role == "output"}
+
+
+def check(
+    before: Program, lowered: Lowered, sizes: Mapping[Var, int], *, counts: bool = True
+) -> Machine:
+    """Run lowered loops; instances exactly once, outputs as `before`, no stray access."""
+    env: Env = dict(sizes)
+    machine = Machine(lowered, env).start()
+    if counts:
+        wanted = instances(lowered.program, env)
+        assert machine.ran == wanted, (
+            f"at {sizes}: {str(dict((machine.ran - wanted) or (wanted - machine.ran)))[:400]}"
+        )
+    want = reference(before, env)
+    got = outputs(lowered.program, machine.memory)
+    assert got == want, f"at {sizes}"
+    assert all(v is not None for cells in got.values() for v in cells.values())
+    return machine
+
+
+__all__ = ["Lin", "Machine", "check", "holds", "instances", "reference"]

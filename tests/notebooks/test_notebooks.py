@@ -1,0 +1,113 @@
+"""Every notebook runs from top to bottom, keeps no outputs, and shows what it promises."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("**/*.ipynb"))
+SECONDS = 120
+
+
+def cells_of(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))["cells"]
+    return found
+
+
+def test_there_are_notebooks() -> None:
+    assert FOLDER / "00_quickstart.ipynb" in NOTEBOOKS
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_no_outputs_are_stored(path: Path) -> None:
+    code = [c for c in cells_of(path) if c["cell_type"] == "code"]
+    assert [c for c in code if c["outputs"] or c["execution_count"] is not None] == []
+
+
+def test_quickstart_has_ten_cells_of_code() -> None:
+    cells = cells_of(FOLDER / "00_quickstart.ipynb")
+    assert sum(c["cell_type"] == "code" for c in cells) == 10
+    assert cells[0]["cell_type"] == "markdown"
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The quickstart with its outputs."""
+    nbclient = pytest.importorskip("nbclient", reason="nbclient is missing: pip install nbmake")
+    nbformat = pytest.importorskip("nbformat", reason="nbformat is missing: pip install nbmake")
+    pytest.importorskip("ipykernel", reason="ipykernel is missing: pip install ipykernel")
+    notebook = nbformat.read(FOLDER / "00_quickstart.ipynb", as_version=4)
+    folder = tmp_path_factory.mktemp("notebook")
+    client = nbclient.NotebookClient(
+        notebook,
+        timeout=SECONDS,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(folder)}},
+    )
+    start = time.perf_counter()
+    client.execute()
+    assert time.perf_counter() - start < SECONDS
+    found: dict[str, Any] = notebook
+    return found
+
+
+def shown(notebook: dict[str, Any], number: int, kind: str) -> str:
+    """What the code cell of that number, from 1, shows as `kind`."""
+    code = [c for c in notebook["cells"] if c["cell_type"] == "code"]
+    outputs = code[number - 1]["outputs"]
+    texts = [o["text"] for o in outputs if o["output_type"] == "stream" and kind == "text/plain"]
+    texts += [o["data"].get(kind, "") for o in outputs if "data" in o]
+    return "\n".join(texts)
+
+
+def test_schedules_are_drawn(executed: dict[str, Any]) -> None:
+    assert "for <b>" not in shown(executed, 3, "text/html")
+    assert '<div class="tir">' in shown(executed, 3, "text/html")
+    assert "<b>for ji</b> in 0..64" in shown(executed, 4, "text/html")
+    assert "1&thinsp;tile" in shown(executed, 4, "text/html")
+
+
+def test_the_refusal_has_a_witness(executed: dict[str, Any]) -> None:
+    told = shown(executed, 5, "text/plain")
+    assert told.startswith('IllegalSchedule: parallel("k")')
+    assert re.search(r"C\[\d+, \d+, \d+\]", told)
+    assert "  why  " in told
+    assert "  try  " in told
+    assert not told.startswith("'")
+
+
+def test_the_difference_is_in_two_columns(executed: dict[str, Any]) -> None:
+    page = shown(executed, 6, "text/html")
+    assert "class=gone" in page
+    assert "class=come" in page
+
+
+def test_the_result_is_checked(executed: dict[str, Any]) -> None:
+    assert shown(executed, 7, "text/plain").startswith("C: within")
+    assert "kernel <b>C</b>" in shown(executed, 8, "text/html")
+
+
+def test_times_are_told(executed: dict[str, Any]) -> None:
+    told = shown(executed, 9, "text/plain")
+    assert told.count("GFLOP/s") >= 3
+    assert "matmul" in told
+
+
+def test_the_assembly_has_vectors(executed: dict[str, Any]) -> None:
+    assert re.search(r"^\d+ vector multiply-adds", shown(executed, 10, "text/plain"))
+
+
+def test_nothing_warns(executed: dict[str, Any]) -> None:
+    errors = [
+        o
+        for c in executed["cells"]
+        for o in c.get("outputs", ())
+        if o["output_type"] == "stream" and o["name"] == "stderr"
+    ]
+    assert errors == []
