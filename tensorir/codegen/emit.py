@@ -15,10 +15,12 @@ from tensorir.codegen.function import allocate, assemble, release, text_of
 from tensorir.codegen.indirect import move
 from tensorir.codegen.lanes import into_one
 from tensorir.codegen.loads import Instance
+from tensorir.codegen.requirements import guarded_entry
 from tensorir.codegen.source import Argument, KernelSource
 from tensorir.codegen.stores import flush, store
 from tensorir.codegen.types import BITS, MEMORY
 from tensorir.codegen.values import Emitter, IndexCheck, Int, Lane, Level, Module
+from tensorir.ir.printer import loops_text
 from tensorir.ir.stmt import Alloc, Block, Bound, For, If, Node, Run
 from tensorir.support.errors import UnsupportedError
 
@@ -84,11 +86,15 @@ def emit(
     params.append("ptr %info")
     em.allocas += ["  %status = alloca i32, align 4", "  store i32 0, ptr %status, align 4"]
     body = function_body(em, lowered.body)
+    requirements = lowered.program.requirements
+    head = f"internal i32 @{name}.run" if requirements else f"i32 @{name}"
     em.module.functions += assemble(
-        f"i32 @{name}({', '.join(params)})",
+        f"{head}({', '.join(params)})",
         em,
         [*body, "  %result = load i32, ptr %status, align 4", "  ret i32 %result"],
     )
+    if requirements:
+        em.module.functions += guarded_entry(module, name, params, sizes, requirements)
     arguments = tuple(
         Argument(
             a.name,
@@ -111,6 +117,7 @@ def emit(
         parallel=module.parallel,
         operations=work.operations(lowered.program),
         bytes_moved=work.bytes_moved(lowered.arguments),
+        loops=loops_text(lowered.body),
         notes=tuple(module.notes),
     )
 
@@ -119,6 +126,7 @@ def function_body(em: Emitter, node: Node) -> list[str]:
     """The lines of a function that runs `node`, after its allocas and before its return."""
     frees = allocate(em, node)
     go(em, node)
+    leave(em)
     return release(em, frees)
 
 
@@ -168,6 +176,7 @@ def _open(em: Emitter) -> bool:
 
 def _close(em: Emitter, outer: bool) -> None:
     if outer:
+        leave(em)
         flush(em)
         em.pending = None
 
@@ -216,6 +225,7 @@ def _counted(em: Emitter, loop: For) -> None:
     if loop.kind == "parallel" and not em.outlined and em.lane is None:
         from tensorir.codegen.parallel import region
 
+        leave(em)
         region(em, loop, first, last)
         return
     counted(em, loop, first, last)
@@ -223,6 +233,7 @@ def _counted(em: Emitter, loop: For) -> None:
 
 def counted(em: Emitter, loop: For, first: Int, last: Int) -> None:
     """A loop from `first` to `last`, both inclusive; runs not at all if last < first."""
+    leave(em)
     flush(em)
     pending, em.pending = em.pending, None
     em.serial += 1
@@ -243,6 +254,7 @@ def counted(em: Emitter, loop: For, first: Int, last: Int) -> None:
     em.env[loop.axis] = i
     em.epoch += 1
     go(em, loop.body)
+    leave(em)
     following = em.now(f"add nsw i64 {i}, 1", "nx")
     more = em.now(f"icmp sle i64 {following}, {last}", "c")
     em.out[at] = f"  {i} = phi i64 [ {first}, %{before} ], [ {following}, %{em.label} ]"
@@ -273,6 +285,7 @@ def _if(em: Emitter, node: If) -> None:
     if condition is None:
         go(em, node.body)
         return
+    leave(em)
     flush(em)
     em.serial += 1
     k = em.serial
@@ -280,17 +293,20 @@ def _if(em: Emitter, node: If) -> None:
     em.emit(f"br i1 {condition}, label %then{k}, label %{otherwise}{k}")
     em.start(f"then{k}")
     go(em, node.body)
+    leave(em)
     flush(em)
     em.emit(f"br label %end{k}")
     if node.other is not None:
         em.start(f"else{k}")
         go(em, node.other)
+        leave(em)
         flush(em)
         em.emit(f"br label %end{k}")
     em.start(f"end{k}")
 
 
 def _alloc(em: Emitter, node: Alloc) -> None:
+    leave(em)
     buffer = node.buffer
     if buffer.scope == "register":
         em.homes[buffer.array] = home(em, buffer.array, f"%register.{buffer.array.name}", buffer)
@@ -301,7 +317,11 @@ def _alloc(em: Emitter, node: Alloc) -> None:
         return
     from tensorir.codegen.function import allocate_here
 
-    allocate_here(em, buffer, lambda: go(em, node.body))
+    def body() -> None:
+        go(em, node.body)
+        leave(em)
+
+    allocate_here(em, buffer, body)
 
 
 # -- instances
@@ -312,21 +332,23 @@ def run(em: Emitter, node: Run) -> None:
     shared, mask = em.conditions(node.conds) if node.conds else (None, None)
     if shared == "false":
         return
-    end = None
-    if shared is not None:
-        flush(em)
-        em.serial += 1
-        end = f"end{em.serial}"
-        em.emit(f"br i1 {shared}, label %then{em.serial}, label %{end}")
-        em.start(f"then{em.serial}")
+    if em.guarded is None or em.guarded[0] != shared:
+        leave(em)
+        if shared is not None:
+            flush(em)
+            em.guard(shared)
     needs = node.read_conds
     if mask is not None:
         needs = (*needs, *(c for c in node.conds if em.along_lanes(c) != 0))
     instance(em, Instance(node, node.statement, needs, mask))
-    if end is not None:
+
+
+def leave(em: Emitter) -> None:
+    """End a condition that the last instances shared: neighbours under one condition are written
+    under one branch."""
+    if em.guarded is not None:
         flush(em)
-        em.emit(f"br label %{end}")
-        em.start(end)
+        em.unguard()
 
 
 def instance(em: Emitter, inst: Instance) -> None:

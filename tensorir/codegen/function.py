@@ -74,8 +74,20 @@ def allocate(em: Emitter, node: Node) -> list[str]:
         arena.append(pointer)
         em.homes[buffer.array] = home(em, buffer.array, pointer, buffer)
     if arena:
+        granted = tuple(arena)
         _check(em, arena)
+        _enter(em, granted)
     return arena
+
+
+def _enter(em: Emitter, granted: tuple[str, ...]) -> None:
+    """What depends on buffers stands no further out than here."""
+    level = Level()
+    em.levels.append(level)
+    em.out.append(level.entry)
+    for pointer in granted:
+        em.depth[pointer] = len(em.levels) - 1
+    em.epoch += 1
 
 
 def release(em: Emitter, arena: list[str]) -> list[str]:
@@ -99,8 +111,8 @@ def _on_stack(em: Emitter, buffer: Storage) -> str:
     return em.alloca(MEMORY[buffer.array.dtype.name], "buf", count=max(1, count))
 
 
-def _request(em: Emitter, buffer: Storage) -> str:
-    """Call the allocator; a size that overflows asks for more than there is."""
+def _request(em: Emitter, buffer: Storage, *, here: bool = False) -> str:
+    """Call the allocator, on entry or `here`; a size that overflows asks for more than there is."""
     size: Int = max(1, BITS[MEMORY[buffer.array.dtype.name]] // 8)
     overflow: str | None = None
     for e in buffer.shape:
@@ -124,6 +136,8 @@ def _request(em: Emitter, buffer: Storage) -> str:
             padded = em.op("select i1 {0}, i64 -64, i64 {1}", overflow, padded)
     em.module.call_outside("tir_scratch_take", "ptr", "i64")
     em.module.call_outside("tir_scratch_give", "void", "ptr")
+    if here:
+        return em.now(f"call ptr @tir_scratch_take(i64 {padded})", hint="buf")
     em.serial += 1
     # the number makes each call its own
     return em.op(f"call ptr @tir_scratch_take(i64 {{0}}) ; {em.serial}", padded, hint="buf")
@@ -160,19 +174,19 @@ def allocate_here(em: Emitter, buffer: Storage, body: Callable[[], None]) -> Non
     from tensorir.codegen.stores import flush
 
     flush(em)
-    arena = [_request(em, buffer)]
     before = em.flats
     em.flats = {k: f for k, f in before.items() if f.home.array is not buffer.array}
-    _check(em, arena)
-    level = Level()
-    em.levels.append(level)
-    em.out.append(level.entry)
-    em.epoch += 1
+    stack = buffer.scope == "stack"
+    arena = [_on_stack(em, buffer) if stack else _request(em, buffer, here=True)]
+    if not stack:
+        _check(em, arena)
+    _enter(em, (arena[0],))
     em.homes[buffer.array] = home(em, buffer.array, arena[0], buffer)
     body()
     flush(em)
     em.levels.pop()
     em.epoch += 1
-    _free(em, arena)
+    if not stack:
+        _free(em, arena)
     del em.homes[buffer.array]
     em.flats = {k: f for k, f in em.flats.items() if f.home.array is not buffer.array}

@@ -48,8 +48,7 @@ def _index(
     raw, by_lane = value(em, inst, may.value)
     w = em.width if by_lane else 0
     text = convert(em, raw, may.value.dtype, INT64, w)
-    proved = may.lower is not None and may.upper is not None
-    if proved or em.module.index_check == "off":
+    if _proved(access, d, may) or em.module.index_check == "off":
         return text, by_lane, None
     extent = flat.home.extents[d]
     ty = f"<{w} x i64>" if w else "i64"
@@ -59,6 +58,14 @@ def _index(
     ok = em.op(f"icmp ult {ty} {{0}}, {{1}}", text, limit)
     _raise_unless(em, inst, access, d, text, ok, extent, w)
     return text, by_lane, ok
+
+
+def _proved(access: Access, d: int, may: May) -> bool:
+    """Whether the range of the value lies in the dimension."""
+    if may.lower is None or may.upper is None or not may.lower.is_const:
+        return False
+    room = access.array.shape[d] - 1 - may.upper
+    return may.lower.const >= 0 and room.is_const and room.const >= 0
 
 
 def _some(em: Emitter, extent: Int, w: int) -> str | None:

@@ -183,6 +183,7 @@ def _compile(
         binding = _binding()
         machine = _machine_of(target)
         context = binding.create_context()
+        module = None
         try:
             t0 = clock()
             module = binding.parse_assembly(text, context)
@@ -193,12 +194,13 @@ def _compile(
             t3 = clock()
             result = getattr(machine, emit)(module)
             t4 = clock()
-            module.close()
         except RuntimeError as problem:
             first = str(problem).strip().splitlines()
             message = f"LLVM refused the generated code: {' '.join(first)[:300]}"
             raise internal(message, state=text, cause=problem) from problem
         finally:
+            if module is not None:
+                module.close()
             context.close()
     if timings is not None:
         ends = {"parse": t1, "verify": t2, "optimize": t3, "codegen": t4}

@@ -178,7 +178,7 @@ def _load_one(em: Emitter, home: Home, spot: Spot, guard: str | None) -> Val:
 def _load_lanes(em: Emitter, home: Home, spot: Spot, mask: str | None) -> Val:
     w = em.width
     at = pointer_of(em, home.memory, spot)
-    key = (at, spot.lane, spot.lanes, mask)
+    key = (at, spot.lane, spot.lanes, mask, w)
     known = em.known.setdefault(home.key, {})
     found = known.get(key)
     if found is None:

@@ -87,7 +87,7 @@ def _store_lanes(em: Emitter, home: Home, spot: Spot, text: str, mask: str | Non
     if plain and spot.lane == 1:
         _write(em, home, at, raw, mask)
         if mask is None and home.key is home.array:
-            em.known[home.key] = {(at, 1, None, None): (text, True)}
+            em.known[home.key] = {(at, 1, None, None, em.width): (text, True)}
     elif plain and spot.lane == -1:
         turned = None if mask is None else reverse(em, "i1", mask)
         first = gep(em, home.memory, at, 1 - em.width)

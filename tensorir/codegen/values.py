@@ -136,6 +136,8 @@ class Emitter:
         self.registers: dict[tuple[Array, int], str] = {}
         self.outlined = False
         self.dummy_cell: str | None = None
+        # the condition under which code is being written, and the label where it ends
+        self.guarded: tuple[str, str] | None = None
         self.status = "%status"
         self.info = "%info"
         self.fails = False
@@ -186,6 +188,21 @@ class Emitter:
         line = f"  {name} = {form.format(*args)}"
         (self.out if level is None else level.entry).append(line)
         return name
+
+    def guard(self, condition: str) -> None:
+        """What follows happens only where `condition` holds, until `unguard`."""
+        self.serial += 1
+        self.guarded = condition, f"end{self.serial}"
+        self.emit(f"br i1 {condition}, label %then{self.serial}, label %end{self.serial}")
+        self.start(f"then{self.serial}")
+
+    def unguard(self) -> None:
+        """End what `guard` began, if anything."""
+        if self.guarded is not None:
+            _, end = self.guarded
+            self.guarded = None
+            self.emit(f"br label %{end}")
+            self.start(end)
 
     def alloca(self, ty: str, hint: str, align: int = 64, count: int | None = None) -> str:
         name = self.fresh(hint)

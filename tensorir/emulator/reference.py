@@ -71,7 +71,7 @@ def evaluate(
             raise ArgumentTypeError(f"expected a tensor, got {type(t).__name__} {t!r:.60}")
         if t.op is None:
             raise ArgumentError(f"{t.name} is a placeholder: there is nothing to compute")
-    computes, inputs = _stages(wanted)
+    computes, inputs = stages(wanted)
     values, env = bind(inputs, computes, arrays, sizes)
     results: dict[Tensor, _Value] = {t: _Value(a, None) for t, a in values.items()}
     with np.errstate(all="ignore"):
@@ -81,7 +81,7 @@ def evaluate(
     return out[0] if single else out
 
 
-def _stages(wanted: Sequence[Tensor]) -> tuple[list[Compute], list[Tensor]]:
+def stages(wanted: Sequence[Tensor]) -> tuple[list[Compute], list[Tensor]]:
     """Computations in dependence order, and placeholders in order of first appearance."""
     computes: dict[Compute, None] = {}
     inputs: dict[Tensor, None] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from dataclasses import replace
 from html import escape
 
 from tensorir.inspect.html import STYLE, line
@@ -13,6 +14,7 @@ from tensorir.schedule.schedule import Schedule
 
 __all__ = ["html", "text"]
 
+_HANGING = 6
 _GONE, _COME, _RESET = "\x1b[31m", "\x1b[32m", "\x1b[0m"
 
 
@@ -38,7 +40,8 @@ def html(old: Schedule, new: Schedule) -> str:
             after = right[c + k] if c + k < d else None
             cells.append(_pair(before, after, changed=how != "equal"))
     names = "".join(f"<th>{escape(plain.title(s))}</th>" for s in (old, new))
-    return f'<div class="tir">{STYLE}<table><tr>{names}</tr>{"".join(cells)}</table></div>'
+    table = f"<table class=two><tr>{names}</tr>{''.join(cells)}</table>"
+    return f'<div class="tir">{STYLE}{table}</div>'
 
 
 def _pair(before: Row | None, after: Row | None, *, changed: bool) -> str:
@@ -47,6 +50,9 @@ def _pair(before: Row | None, after: Row | None, *, changed: bool) -> str:
 
 
 def _cell(row: Row | None, mark: str) -> str:
+    """One side of a line. A long one goes on below, indented further than it begins."""
     if row is None:
         return "<td></td>"
-    return f"<td class={mark}>{line(row)}</td>" if mark else f"<td>{line(row)}</td>"
+    indent = f"padding-left:{2 * row.depth + _HANGING}ch;text-indent:-{_HANGING}ch"
+    named = f" class={mark}" if mark else ""
+    return f'<td{named} style="{indent}">{line(replace(row, depth=0))}</td>'

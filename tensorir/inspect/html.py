@@ -15,11 +15,10 @@ from tensorir.ir.statement import Array
 from tensorir.poly.model import Program
 from tensorir.runtime.kernel import Kernel
 from tensorir.schedule.schedule import Schedule
-from tensorir.schedule.text import title
 
 __all__ = ["STYLE", "kernel", "line", "schedule"]
 
-MOST_BYTES = 200_000
+_HEAD = re.compile(r"^(for .+?)(?= in )")
 _MOST_ROWS = 400
 _MOST_STEPS = 200
 _LONGEST = 400
@@ -45,6 +44,8 @@ STYLE = (
     ".tir tr{background:none!important}"
     ".tir td,.tir th{text-align:left!important;padding:0 14px 0 0;white-space:pre;"
     "vertical-align:top;border:0;max-width:none}"
+    ".tir table.two{table-layout:fixed;width:100%}"
+    ".tir .two td{white-space:pre-wrap;overflow-wrap:anywhere}"
     ".tir .q{opacity:.65}"
     ".tir b{font-weight:600}"
     ".tir i{font-style:normal;border-radius:3px;padding:0 5px;font-size:11px}"
@@ -92,8 +93,7 @@ def line(row: Row) -> str:
     if row.what == "statement":
         return f"{indent}{body}{_comment(row)}"
     label = row.kind if row.what == "loop" else row.what
-    words = f"{indent}<b>{body}</b>" if row.what == "loop" else f"{indent}{body}"
-    words = re.sub(r"^( *)<b>(for .+?)( in .*)</b>$", r"\1<b>\2</b>\3", words)
+    words = indent + (_HEAD.sub(r"<b>\1</b>", body) if row.what == "loop" else body)
     told = row.comment or (row.what if row.what == "guard" else "")
     told = "reduce" if label == "reduce" else told
     if label in _LABELS and told:
@@ -104,7 +104,9 @@ def line(row: Row) -> str:
 
 
 def _comment(row: Row) -> str:
-    return f'  <span class=q># {escape(_short(row.comment), quote=False)}</span>' * bool(row.comment)
+    if not row.comment:
+        return ""
+    return f"  <span class=q># {escape(_short(row.comment), quote=False)}</span>"
 
 
 def _step(row: Row) -> str:

@@ -64,6 +64,8 @@ class Run:
     happens. Where one of `read_conds` fails the instance still runs and writes padding nobody
     reads, but its loads are not made. `corner` says that all of them hold where the axes of the
     unrolled and vector loops around it are 0, so that address is always safe to load from.
+    `part` says that other runs cover the rest of the statement's instances under the same loops,
+    so that `conds` do not describe its domain.
     """
 
     statement: Statement
@@ -71,6 +73,7 @@ class Run:
     conds: tuple[Lin, ...] = ()
     read_conds: tuple[Lin, ...] = ()
     corner: bool = False
+    part: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

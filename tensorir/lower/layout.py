@@ -23,22 +23,34 @@ from tensorir.poly.tree import stmts
 
 
 @dataclass(frozen=True, slots=True)
+class Writer:
+    """How a statement shares an array with others that write it.
+
+    `clean`: no other one touches, under the same outer point, a cell that this one does not
+    write. `only`: there is no other one.
+    """
+
+    clean: bool
+    only: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Layouts:
     """Storage of each temporary array over the tree's axes, and which writers may be relaxed.
 
-    `private` says of (array, statement) that no other writer touches, under the same outer
-    point, a cell that this statement does not write.
+    `private` has an entry for each (array, statement) that was looked at; no entry: the
+    statement is the only writer.
     """
 
     storages: dict[Array, Storage]
-    private: dict[tuple[Array, Statement], bool]
+    private: dict[tuple[Array, Statement], Writer]
     notes: tuple[str, ...]
 
 
 def layouts(program: Program) -> Layouts:
     """Origin, extent and layout of every temporary array of a program."""
     out: dict[Array, Storage] = {}
-    private: dict[tuple[Array, Statement], bool] = {}
+    private: dict[tuple[Array, Statement], Writer] = {}
     notes: list[str] = []
     users = _users(program)
     with isl.budget():
@@ -85,12 +97,13 @@ def _writers(
     return out
 
 
-def _alone(writers: dict[Statement, Map]) -> dict[Statement, bool]:
-    out: dict[Statement, bool] = {}
+def _alone(writers: dict[Statement, Map]) -> dict[Statement, Writer]:
+    out: dict[Statement, Writer] = {}
     for s, mine in writers.items():
         others = [m for o, m in writers.items() if o is not s]
         where = mine.domain()
-        out[s] = all(m.intersect_domain(where).is_subset(mine) for m in others)
+        clean = all(m.intersect_domain(where).is_subset(mine) for m in others)
+        out[s] = Writer(clean, not others)
     return out
 
 

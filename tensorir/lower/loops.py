@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from tensorir.ir.affine import Conj, Fact
+from tensorir.ir.affine import Conj, Fact, Lin
 from tensorir.ir.expr import Axis
 from tensorir.ir.stmt import Block, Bound, For, If, Node, Run
 from tensorir.poly import isl
@@ -134,6 +134,8 @@ class _Walk:
         pieces = isl.from_set(rest, axes, self.program.sizes, disjoint=True)
         if pieces == ((),):
             return run
+        if len(pieces) > 1:
+            run = Run(placement.stmt, args, part=True)
         guarded = tuple(If(conj, run) for conj in pieces)
         return guarded[0] if len(guarded) == 1 else Block(guarded)
 

@@ -7,6 +7,7 @@ gets an axis of its own: origins of buffers and everything else that named the o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -33,13 +34,14 @@ class Normal:
     """Loops from 0 and what is known of them.
 
     `values` gives each axis of the tree over the loop axes now; `marks` the tree's loop that each
-    loop axis came from. Conditions in `plain` come from a split that asked never to be versioned.
+    loop axis came from; `firsts` the loop axis of one of the tree, and its value at 0.
+    Conditions in `plain` come from a split that asked never to be versioned.
     """
 
     node: Node
     values: dict[Axis | Var, Lin] = field(default_factory=dict)
     marks: dict[Axis, Loop] = field(default_factory=dict)
-    extents: dict[Axis, int] = field(default_factory=dict)
+    firsts: dict[Axis, tuple[Axis, Lin]] = field(default_factory=dict)
     lanes: dict[Axis, int] = field(default_factory=dict)
     plain: set[Lin] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
@@ -54,6 +56,7 @@ def normalise(
         {x.cut[0] for x in tree_loops(program.tree) if x.cut is not None and x.tail == "guard"},
         automatic(program, storages, target),
         target,
+        {a for a, k in Counter(x.axis for x in loops(node)).items() if k > 1},
         Normal(Block(())),
     )
     made = work.go(node, _constants(program), (), _Open())
@@ -98,6 +101,7 @@ class _Work:
     unversioned: set[Axis]
     automatic: Mapping[Axis, int | None]
     target: Target
+    repeated: set[Axis]
     out: Normal
 
     def go(self, n: Node, env: Env, conds: tuple[Lin, ...], open_: _Open) -> Node | None:
@@ -117,7 +121,8 @@ class _Work:
             return None
         kept = tuple(dict.fromkeys(c for c in conds if not c.is_const))
         args = tuple(e.subst(env) for e in n.args)
-        return Run(n.statement, args, kept, corner=n.corner and not open_.widened)
+        corner = n.corner and not open_.widened
+        return Run(n.statement, args, kept, corner=corner, part=n.part)
 
     def condition(self, n: If, env: Env, conds: tuple[Lin, ...], open_: _Open) -> Node | None:
         """Facts over lanes or unrolled axes go to the instances; the rest stays around them."""
@@ -142,9 +147,10 @@ class _Work:
         if kind == "serial" and n.axis in self.automatic:
             fits = self.automatic[n.axis] is not None and not open_.lanes
             kind = "vectorize" if fits and not _holds_vector(n.body) else "unroll"
-        single = _single(lower, upper)
+        # Loops over one axis in two nests must agree on what it means: buffers name it.
+        single = _single(lower, upper) if n.axis not in self.repeated else None
         if kind in ("unroll", "vectorize") and not (kind == "unroll" and single is not None):
-            fixed = _fixed(lower, upper, hull=n.hull)
+            fixed = _from(_fixed(lower, upper, hull=n.hull), self.out.firsts.get(n.axis))
             if fixed is not None:
                 return self.marked(n, kind, fixed, lower, upper, env, conds, open_)
             if mark.kind == kind:
@@ -172,7 +178,7 @@ class _Work:
                 f"loop {name}: {extent} copies of its body are more than {MAX_COPIES}",
                 details=f"  try  splitting {name} and marking the inner loop",
             )
-        axis = self.axis(mark)
+        axis, _ = self.axis(mark, fixed.first)
         value = Lin({axis: 1}) + fixed.first
         new = [] if n.hull else _left_over(value, lower, upper, fixed, extent)
         if extent > fixed.extent:
@@ -180,10 +186,9 @@ class _Work:
         if n.axis in self.unversioned:
             self.out.plain.update(new)
         self.out.values[n.axis] = value
-        self.out.extents[axis] = extent
         inner = replace(open_, fixed={**open_.fixed, axis: extent})
         if kind == "vectorize":
-            self.out.lanes[axis] = extent
+            self.out.lanes[axis] = max(extent, self.out.lanes.get(axis, 0))
             inner = replace(inner, lanes={axis: extent})
         body = self.go(n.body, {**env, n.axis: value}, (*conds, *new), inner)
         if body is None:
@@ -197,10 +202,10 @@ class _Work:
         env: Env, conds: tuple[Lin, ...], open_: _Open,
     ) -> Node | None:  # fmt: skip
         """A serial or parallel loop, renumbered from 0 where it has one lower bound."""
-        axis = self.axis(self.tree[n.axis])
         first = ZERO
         if len(lower) == 1 and lower[0][0] == 1 and not uses(lower[0][1], open_.lanes):
             first = lower[0][1]
+        axis, first = self.axis(self.tree[n.axis], first)
         value = Lin({axis: 1}) + first
         lower = tuple((c, e - first * c) for c, e in lower)
         upper = tuple((c, e - first * c) for c, e in upper)
@@ -220,10 +225,15 @@ class _Work:
         hull = n.hull and (len(lower) > 1 or len(upper) > 1)
         return For(axis, lower, upper, body, kind, extent, hull=hull, bind=n.bind)
 
-    def axis(self, mark: Loop) -> Axis:
+    def axis(self, mark: Loop, first: Lin) -> tuple[Axis, Lin]:
+        """The axis that a loop gets, and where it begins; as before where it had one already."""
+        known = self.out.firsts.get(mark.axis)
+        if known is not None:
+            return known
         new = Axis(mark.axis.name, reduce=mark.axis.reduce)
         self.out.marks[new] = mark
-        return new
+        self.out.firsts[mark.axis] = new, first
+        return new, first
 
 
 def _single(lower: tuple[Bound, ...], upper: tuple[Bound, ...]) -> Lin | None:
@@ -254,6 +264,16 @@ def _fixed(lower: tuple[Bound, ...], upper: tuple[Bound, ...], *, hull: bool) ->
             if best is None or distance.const + 1 < best.extent:
                 best = _Fixed(low, distance.const + 1)
     return best
+
+
+def _from(fixed: _Fixed | None, known: tuple[Axis, Lin] | None) -> _Fixed | None:
+    """The range seen from where the axis began in an earlier nest; None if that is not before."""
+    if fixed is None or known is None:
+        return fixed
+    ahead = fixed.first - known[1]
+    if not ahead.is_const or ahead.const < 0:
+        return None
+    return _Fixed(known[1], fixed.extent + ahead.const)
 
 
 def _left_over(

@@ -16,6 +16,7 @@ from tensorir.ir.statement import Access, Array, Statement
 from tensorir.ir.stmt import Alloc, Block, For, If, Node, Run, Storage
 from tensorir.lower.boxes import Box, runs, span, touches, uses
 from tensorir.lower.cells import Cells, shape_of
+from tensorir.lower.layout import Writer
 
 # Operations that may stop the program on operands that the declaration never gives them.
 _TRAPS = ("floordiv", "floormod", "truncdiv", "truncmod")
@@ -53,7 +54,7 @@ class Relaxed:
     dropped: dict[Run, tuple[Lin, ...]]
 
 
-def relax(node: Node, cells: Cells, private: Mapping[tuple[Array, Statement], bool]) -> Relaxed:
+def relax(node: Node, cells: Cells, private: Mapping[tuple[Array, Statement], Writer]) -> Relaxed:
     """Drop conditions that the written cell decides; what only loads need becomes `read_conds`.
 
     Also settles `Run.corner`: on entry it says that the loops are exact for the statement.
@@ -66,7 +67,7 @@ def relax(node: Node, cells: Cells, private: Mapping[tuple[Array, Statement], bo
 @dataclass(frozen=True, slots=True)
 class _Work:
     cells: Cells
-    private: Mapping[tuple[Array, Statement], bool]
+    private: Mapping[tuple[Array, Statement], Writer]
     dropped: dict[Run, tuple[Lin, ...]]
 
     def go(self, n: Node, fixed: Mapping[Axis, None], *, bent: bool) -> Node:
@@ -88,7 +89,7 @@ class _Work:
         s = n.statement
         n = replace(n, conds=strongest(n.conds, self.cells.box))
         move: list[Lin] = []
-        if n.conds and self.may_relax(n):
+        if n.conds and self.may_relax(n, exact=n.corner and not bent):
             move = [c for c in n.conds if self.decided(n, c)]
         keep = tuple(c for c in n.conds if c not in move)
         padded = all(self.cells.inside(a, n) for a in s.reads)
@@ -99,14 +100,25 @@ class _Work:
             self.dropped[new] = tuple(move)
         return new
 
-    def may_relax(self, n: Run) -> bool:
-        """Whether extra instances of a statement are harmless where they write extra cells."""
+    def may_relax(self, n: Run, *, exact: bool) -> bool:
+        """Whether extra instances of a statement are harmless where they write extra cells.
+
+        `exact` says that the loops reach only prefixes under which the statement has an instance.
+        Other prefixes matter where another statement writes the same array there.
+        """
         s = n.statement
         return (
-            all(self.cells.inside(a, n) and self.private.get((a.array, s), True) for a in s.writes)
+            not n.part
+            and all(self.cells.inside(a, n) for a in s.writes)
+            and all(self.alone(a, s, exact=exact) for a in s.writes)
             and all(a.exact for a in s.reads)
             and not any(_may_trap(b) for b in s.bodies)
         )
+
+    def alone(self, access: Access, s: Statement, *, exact: bool) -> bool:
+        """Whether no other statement writes the cells that extra instances write."""
+        known = self.private.get((access.array, s))
+        return known is None or (known.clean and (exact or known.only))
 
     def decided(self, n: Run, c: Lin) -> bool:
         """Whether each written array has an index that tells if `c` holds."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tensorir.ir.affine import ZERO, Conj, Lin
-from tensorir.ir.expr import Axis
+from tensorir.ir.expr import Axis, Var
 from tensorir.ir.statement import Array
 from tensorir.ir.stmt import Block, Bound, For, If, Node, Run, Storage
 from tensorir.lower.boxes import block, extreme, loops, runs, uses
@@ -38,6 +38,8 @@ class Versions:
         if isinstance(n, Block):
             return _join(tuple(self.go(i, open_) for i in n.items))
         if isinstance(n, If):
+            if any(kind == "ge" and _small(e) for kind, e in n.conds):
+                return n
             return replace(n, body=self.go(n.body, open_))
         if isinstance(n, For):
             return self.loop(n, open_)
@@ -117,6 +119,8 @@ class Versions:
             return replace(n, conds=conds, read_conds=read_conds)
         if isinstance(n, Block):
             return Block(tuple(self.strip(i) for i in n.items))
+        if isinstance(n, If):
+            return n  # `guards` did not look inside
         assert isinstance(n, For)
         return replace(n, body=self.strip(n.body))
 
@@ -144,6 +148,11 @@ class Versions:
             return self.go(n.body, open_)
         full = self.go(_prune(n.body, wanted, {}), open_)
         return If(tuple(("ge", c) for c in wanted), full, self.go(n.body, open_))
+
+
+def _small(e: Lin) -> bool:
+    """Whether e >= 0 bounds a size from above: not worth a second copy of anything."""
+    return all(isinstance(a, Var) and v < 0 for a, v in e.terms.items())
 
 
 def _all_guards(

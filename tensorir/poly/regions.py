@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorir.ir.affine import Fact, Lin, Region
+from tensorir.ir.affine import Conj, Fact, Lin, Region
 from tensorir.ir.expr import Axis
 from tensorir.ir.statement import Access, Array, Statement
 from tensorir.poly import isl
@@ -173,8 +173,8 @@ def repeated(m: Map, program: Program) -> tuple[dict[str, int], list[int]] | Non
     for d in range(n):
         axes = tuple(Axis("x") for _ in range(k + 2 * n))
         first, second = axes[k : k + n], axes[k + n :]
-        same = tuple(("eq", Lin({first[e]: 1, second[e]: -1})) for e in range(d))
-        later = (*same, ("ge", Lin({second[d]: 1, first[d]: -1}, -1)))
+        same: Conj = tuple(("eq", Lin({first[e]: 1, second[e]: -1})) for e in range(d))
+        later: Conj = (*same, ("ge", Lin({second[d]: 1, first[d]: -1}, -1)))
         s = both.intersect(isl.to_set(axes, program.sizes, (later,)))
         found = isl.first_point(s, program.sizes, program.context)
         if found is not None:
@@ -189,7 +189,7 @@ def clash(
     n, k = m.dim(dt.in_), m.dim(dt.out)
     axes = tuple(Axis("x") for _ in range(n + 2 * k))
     first, second = axes[n : n + k], axes[n + k :]
-    facts = tuple(
+    facts: Conj = tuple(
         ("eq", Lin({second[d]: 1, first[d]: -1}, -apart if d == dim else 0)) for d in range(k)
     )
     both = flat(m.flat_range_product(m))

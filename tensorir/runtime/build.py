@@ -82,7 +82,7 @@ def build(
     if knobs.validate if validate is None else validate:
         from tensorir.emulator.validate import require_valid
 
-        require_valid(s, lowered)
+        require_valid(s, lowered, where)
     source = source_of(
         lowered, where, checked=knobs.checked if checked is None else checked, index_check=check
     )

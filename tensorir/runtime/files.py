@@ -11,6 +11,7 @@ import json
 import os
 import zipfile
 from dataclasses import asdict
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from tensorir.codegen import llvm
@@ -132,13 +133,12 @@ def _require_version(place: str, manifest: dict[str, Any]) -> None:
 
 # -- signatures as JSON
 def _manifest(source: KernelSource, object_code: bytes) -> dict[str, Any]:
-    from tensorir import __version__
     from tensorir.runtime.kernel import ABI_VERSION
 
     return {
         "format": FORMAT,
         "abi": ABI_VERSION,
-        "version": __version__,
+        "version": _own_version(),
         "llvm": llvm.version(),
         "sha256": hashlib.sha256(object_code).hexdigest(),
         "name": source.name,
@@ -163,6 +163,13 @@ def _manifest(source: KernelSource, object_code: bytes) -> dict[str, Any]:
         "loops": source.loops,
         "notes": list(source.notes),
     }
+
+
+def _own_version() -> str:
+    try:
+        return metadata.version("tensorir")
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 def _source(m: dict[str, Any], text: str) -> KernelSource:

@@ -86,7 +86,7 @@ class PlainKernel:
 
     @property
     def loops(self) -> str:
-        return self.source.loops
+        return display.Text(self.source.loops)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -94,12 +94,12 @@ class PlainKernel:
 
     @property
     def llvm(self) -> str:
-        return cpu.module(self.source.llvm, self.source.target)
+        return display.Text(cpu.module(self.source.llvm, self.source.target))
 
     @property
     def asm(self) -> str:
         if self._asm is None:
-            self._asm = llvm.assembly(self.llvm, self.source.target)
+            self._asm = display.Text(llvm.assembly(self.llvm, self.source.target))
         return self._asm
 
     @user_api

@@ -95,9 +95,11 @@ busy:
 replace:
   %tp = getelementptr i8, ptr %t, i64 16
   %old = load ptr, ptr %tp
+  ; not before nothing can take this slot for that of another buffer at the same address
+  store atomic ptr null, ptr %tp release, align 8
   call void @free(ptr %old)
   %new = call ptr @fresh(i64 %bytes)
-  store ptr %new, ptr %tp
+  store atomic ptr %new, ptr %tp release, align 8
   %tsp = getelementptr i8, ptr %t, i64 8
   %failed = icmp eq ptr %new, null
   %known = select i1 %failed, i64 0, i64 %bytes
@@ -125,7 +127,7 @@ look:
   br i1 %taken, label %compare, label %next
 compare:
   %pp = getelementptr i8, ptr %s, i64 16
-  %q = load ptr, ptr %pp
+  %q = load atomic ptr, ptr %pp acquire, align 8
   %same = icmp eq ptr %q, %p
   br i1 %same, label %release, label %next
 release:

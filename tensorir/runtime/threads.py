@@ -24,7 +24,6 @@ survive a fork, so in a child of a process that had it, loops run in one thread 
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import os
 import re
 import sys

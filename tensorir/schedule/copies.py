@@ -129,7 +129,7 @@ def _candidates(
     found: list[Lin] = []
     for n in users:
         p = program.placements[n]
-        env: dict[Axis | Var, Lin] = dict(p.index)
+        env: dict[Axis | Var, Lin] = dict(p.index.items())
         for a in (*p.stmt.reads, *p.stmt.writes):
             if a.array is not array:
                 continue
@@ -137,7 +137,9 @@ def _candidates(
             if not isinstance(index, Lin):
                 continue
             index = index.subst(env)
-            first = {x: _first(x) for x in index.atoms() if isinstance(x, Axis) and x not in kept}
+            first: dict[Axis | Var, Lin] = {
+                x: _first(x) for x in index.atoms() if isinstance(x, Axis) and x not in kept
+            }
             index = index.subst(first)
             if all(not isinstance(x, Axis) or x in kept for x in index.atoms()):
                 found.append(index)

@@ -123,7 +123,7 @@ def require_injective(s: Schedule, array: Array, layout: tuple[LayoutDim, ...], 
         if found is None:
             continue
         sizes, point = found
-        n = cells.dim(regions.dt.in_)
+        n = len(outside)
         k = len(array.shape)
         first, second = point[n : n + k], point[n + k :]
         at_sizes = "".join(f" with {v} = {x}" for v, x in sizes.items())
@@ -160,9 +160,8 @@ def _from_text(source: str, n: int, what: str) -> tuple[LayoutDim, ...]:
         if known and len(words) == 1:
             out.append((names.index(words[0]), None, 1))
         elif known and len(words) == 3 and words[1] in ("//", "%") and words[2].isdigit():
-            kind = "//" if words[1] == "//" else "%"
-            out.append((names.index(words[0]), kind, int(words[2])))
+            at, tile = names.index(words[0]), int(words[2])
+            out.append((at, "//", tile) if words[1] == "//" else (at, "%", tile))
         else:
             resolve.fail(f"{what}: cannot read {part.strip()!r:.60} in a map")
     return _checked(tuple(out), what)
-

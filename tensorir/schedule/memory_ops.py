@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tensorir.ir.expr import Axis, Ref
-from tensorir.ir.reducer import Reducer
-from tensorir.ir.statement import Array, Statement
+from tensorir.ir.expr import Axis
+from tensorir.ir.statement import Array
 from tensorir.poly import access, regions, tree
-from tensorir.poly.isl import Map
 from tensorir.poly.model import Buffer, Program, ScopeName
 from tensorir.poly.tree import Loop
-from tensorir.schedule import copies, layouts, resolve, rewrite
+from tensorir.schedule import copies, layouts, resolve, rewrite, write_back
 from tensorir.schedule.copies import Window
 from tensorir.schedule.explain import accepted, fix, require_marks
 from tensorir.schedule.primitive import Draft, primitive
+from tensorir.schedule.write_back import Kept
 from tensorir.support.errors import UnsupportedError
 from tensorir.support.names import hint
 
@@ -45,10 +44,6 @@ def _scope(scope: object, what: str) -> ScopeName:
 
 def _at(s: Schedule, at: object, what: str) -> Loop | None:
     return None if at is None else resolve.axis(s, at, primitive=what)
-
-
-def _under(program: Program, loop: Loop | None) -> list[str]:
-    return tree.stmts(program.tree if loop is None else loop)
 
 
 def _name(s: Schedule, name: object, default: str, what: str) -> str:
@@ -119,16 +114,16 @@ def cache_read(
     kept = _scope(scope, what)
     loop = _at(s, at, what)
     program = s.program
-    under = _under(program, loop)
-    users = _readers(s, array, loop, under, readers)
+    under = write_back.under(program, loop)
     inner = rewrite.writers(program, array, under)
     if loop is not None and inner:
         resolve.fail(
-            f"{what}: {inner[0]} writes {array.name} inside {loop.axis.name!r}",
+            f"{what}: {inner[0]} writes {array.name}{write_back.where(s, loop)}",
             why="a copy made before would miss what is written; cache_write keeps what is "
             "accumulated.",
             tries=_cache_write_try(s, array, loop),
         )
+    users = _readers(s, array, loop, under, readers)
     made = _name(s, name, f"{array.name}_cache", what)
     outer = rewrite.path_axes(program, loop.axis if loop else None)
     with rewrite.proving(s, what, f"what is read of {array.name}"):
@@ -170,38 +165,34 @@ def _readers(
     s: Schedule, array: Array, loop: Loop | None, under: list[str], wanted: object
 ) -> list[str]:
     what = "cache_read"
-    found = rewrite.readers(s.program, array, under)
+    found = _other_readers(s.program, array, under)
     if wanted is not None:
         if isinstance(wanted, str) or not isinstance(wanted, Sequence):
             resolve.fail(f"{what}: readers is a sequence of stages, not {wanted!r:.60}")
         stages = [resolve.stage(s, w, primitive=what) for w in wanted]
         for stage in stages:
             if not any(s.program.stmt(n).stage == stage for n in found):
-                resolve.fail(f"{what}: {stage} does not read {array.name}{_where(loop)}")
+                resolve.fail(
+                    f"{what}: {stage} does not read {array.name}{write_back.where(s, loop)}"
+                )
         found = [n for n in found if s.program.stmt(n).stage in stages]
     if not found:
-        every = rewrite.readers(s.program, array)
-        why = f"{' and '.join(dict.fromkeys(every))} read it." if every else "nothing reads it."
-        resolve.fail(f"{what}: nothing{_where(loop)} reads {array.name}", why=why)
+        every = _other_readers(s.program, array, tree.stmts(s.program.tree))
+        verb = "reads" if len(every) == 1 else "read"
+        why = f"{' and '.join(every)} {verb} it, in other loops." if every else ""
+        if not every and rewrite.readers(s.program, array):
+            why = "only its own updates do."
+        resolve.fail(f"{what}: nothing{write_back.where(s, loop)} reads {array.name}", why=why)
     return found
 
 
-def _where(loop: Loop | None) -> str:
-    return f" inside {loop.axis.name!r}" if loop is not None else ""
+def _other_readers(program: Program, array: Array, names: list[str]) -> list[str]:
+    """Statements that read an array which they do not write: accumulators are not read."""
+    own = rewrite.writers(program, array, names)
+    return [n for n in rewrite.readers(program, array, names) if n not in own]
 
 
 # -- writing through a buffer
-@dataclass(frozen=True, slots=True, eq=False)
-class _Kept:
-    """What is kept: arrays written together, by whom, and who else uses them there."""
-
-    arrays: tuple[Array, ...]
-    writers: list[str]
-    users: list[str]
-    stage: str
-    reducer: Reducer | None
-
-
 @primitive
 def cache_write(
     s: Schedule,
@@ -266,25 +257,27 @@ def cache_write(
         resolve.fail(f"{what}: init is 'load' or 'identity', not {init!r:.60}")
     loop = _at(s, at, what)
     program = s.program
-    kept = _kept(s, array, loop)
+    kept = write_back.kept_of(s, array, loop)
     outer = rewrite.path_axes(program, loop.axis if loop else None)
     with rewrite.proving(s, what, f"what is written of {array.name}"):
-        written, entering = _regions(s, kept, loop)
-        _require_init(s, kept, entering, init, loop)
-        if entering is None and _only_there(program, kept, loop):
+        written, entering = write_back.regions_of(s, kept, loop)
+        write_back.require_init(s, kept, entering, init, loop)
+        if entering is None and write_back.only_there(program, kept, loop):
             return _shrunk(s, kept, kept_in, outer, name)
         at_ = copies.window(program, written, outer, kept.arrays[0], kept.writers)
         stored = at_.domain(written, program)
         loaded = at_.domain(entering, program) if entering is not None else None
     default = f"{array.name}_{'local' if kept_in == 'local' else 'cache'}"
     made = _name(s, name, default, what)
-    caches = _caches(s, kept.arrays, array, made)
+    caches = write_back.caches_of(s, kept.arrays, array, made)
     into = dict(zip(kept.arrays, caches, strict=True))
     placements = dict(program.placements)
     for n in kept.users:
         turned = rewrite.redirect(program.stmt(n), into, writes=True)
         placements[n] = placements[n].with_stmt(turned)
-    first, last = _around(kept, made, at_, stored, loaded, caches, identity=init == "identity")
+    first, last = write_back.around(
+        kept, made, at_, stored, loaded, caches, identity=init == "identity"
+    )
     order = program.tree
     axis = loop.axis if loop else None
     for stmt in (*first, last):
@@ -300,126 +293,8 @@ def cache_write(
     return Draft(new, reassociates, _window_notes(at_, made))
 
 
-def _kept(s: Schedule, array: Array, loop: Loop | None) -> _Kept:
-    """What `cache_write` keeps: the arrays of the statement that writes `array` under the loop."""
-    what = "cache_write"
-    program = s.program
-    if array.role == "input":
-        resolve.fail(f"{what}: {array.name} is an input, nothing writes it")
-    under = _under(program, loop)
-    stage = program.stmt(rewrite.writers(program, array)[0]).stage
-    array = _accumulator(program, array, stage, under)
-    writers = rewrite.writers(program, array, under)
-    if not writers:
-        there = rewrite.writers(program, array)
-        resolve.fail(
-            f"{what}: nothing{_where(loop)} writes {array.name}",
-            why=f"{' and '.join(there)} write it, in other loops.",
-        )
-    arrays = tuple(w.array for w in program.stmt(writers[-1]).writes)
-    for n in writers:
-        stmt = program.stmt(n)
-        if any(not w.exact for w in stmt.writes):
-            resolve.fail(
-                f"{what}: {n} writes {array.name} through an index that is not affine",
-                why="which cells to write back is then known only when it runs.",
-                cls=UnsupportedError,
-            )
-        if stmt.role == "copy" and stmt.combiner is None and array.role == "temp":
-            resolve.fail(
-                f"{what}: {array.name} is a copy of {stmt.reads[0].array.name}, made by {n}",
-                why="a copy is kept where it was made.",
-            )
-    users = [n for n in under if any(rewrite.touches(program.stmt(n), a) for a in arrays)]
-    reducers = [program.stmt(n).combiner for n in users]
-    reducer = next((r for r in reducers if r is not None), None)
-    return _Kept(arrays, writers, users, stage, reducer)
-
-
-def _accumulator(program: Program, array: Array, stage: str, under: list[str]) -> Array:
-    """What accumulates for `array`: itself, or the wider accumulator that a finish casts."""
-    names = [n for n in resolve.statements(program, stage) if n in under]
-    direct = rewrite.writers(program, array, names)
-    if any(program.stmt(n).role != "finish" for n in direct):
-        return array
-    updates = [n for n in names if program.stmt(n).role in ("update", "init")]
-    if not updates:
-        return array
-    finish = [n for n in resolve.statements(program, stage) if program.stmt(n).role == "finish"]
-    if not finish:
-        return array
-    wide = [
-        r.array for r in program.stmt(finish[0]).reads if rewrite.writers(program, r.array, updates)
-    ]
-    return wide[0] if wide else array
-
-
-def _regions(s: Schedule, kept: _Kept, loop: Loop | None) -> tuple[Map, Map | None]:
-    """Cells written in one iteration, and those whose value enters from outside (or None)."""
-    program, at = s.program, loop.axis if loop else None
-    array = kept.arrays[0]
-    written = access.footprint(program, array, at, kept.writers, "writes")[0]
-    readers = rewrite.readers(program, array, kept.users)
-    if not readers:
-        return written, None
-    read = access.footprint(program, array, at, readers, "reads")[0]
-    if not regions.inside(read, written, program):
-        other = next((n for n in readers if n not in kept.writers), readers[0])
-        resolve.fail(
-            f"cache_write: {other} reads cells of {array.name} that are not written{_where(loop)}",
-            why="the buffer would not hold them; choose a loop further out.",
-        )
-    first = kept.users.index(readers[0])
-    plain = [n for n in kept.writers if n not in readers and kept.users.index(n) < first]
-    if not plain:
-        return written, read
-    ready = access.footprint(program, array, at, plain, "writes")[0]
-    if regions.inside(read, ready, program):
-        return written, None
-    return written, read.subtract(ready).coalesce()
-
-
-def _require_init(
-    s: Schedule, kept: _Kept, entering: Map | None, init: str | None, loop: Loop | None
-) -> None:
-    name = kept.arrays[0].name
-    if init is not None and entering is None:
-        resolve.fail(
-            f"cache_write: init={init!r} means nothing here: no value of {name} enters "
-            f"from outside{_where(loop)}",
-            why="its initial value and all updates are inside, and the buffer takes them over.",
-        )
-    if init != "identity":
-        return
-    reducer = kept.reducer
-    if reducer is None:
-        resolve.fail(f'cache_write: init="identity" needs a declared reduction; {name} is none')
-    if reducer.identity is None or not reducer.associative:
-        lack = "has no identity" if reducer.identity is None else "is not associative"
-        resolve.fail(
-            f'cache_write: init="identity" regroups {name}, but its reducer {reducer.name} {lack}',
-            why='init="load" keeps the order.',
-        )
-    if any(s.program.stmt(n).role == "init" for n in kept.writers):
-        resolve.fail(
-            f'cache_write: init="identity" after init_at is not supported for {name}',
-            why='the first iteration starts it, later ones may load: init="load".',
-            cls=UnsupportedError,
-        )
-
-
-def _only_there(program: Program, kept: _Kept, loop: Loop | None) -> bool:
-    """Whether nothing outside the loop uses the arrays, so that they need no copy at all."""
-    if any(a.role == "output" for a in kept.arrays):
-        return False
-    users = [n for n in program.placements if any(
-        rewrite.touches(program.stmt(n), a) for a in kept.arrays
-    )]  # fmt: skip
-    return set(users) <= set(_under(program, loop))
-
-
 def _shrunk(
-    s: Schedule, kept: _Kept, scope: ScopeName, outer: tuple[Axis, ...], name: object
+    s: Schedule, kept: Kept, scope: ScopeName, outer: tuple[Axis, ...], name: object
 ) -> Draft:
     """The arrays themselves kept inside the loop: nothing outside uses them."""
     what = "cache_write"
@@ -439,56 +314,6 @@ def _shrunk(
     new = s.program.change(buffers=buffers)
     require_marks(s, new, kept.users, what)
     return Draft(new, notes=(f"{array.name} is used only there: it is the buffer",))
-
-
-def _caches(s: Schedule, arrays: tuple[Array, ...], asked: Array, made: str) -> tuple[Array, ...]:
-    """A buffer for each array; those of a tuple after the first add a number."""
-    if len(arrays) == 1:
-        return (copies.buffer_like(arrays[0], made),)
-    names: list[str] = []
-    for k, a in enumerate(arrays):
-        whole = asked not in arrays
-        default = f"{made}{k}" if whole else made if a is asked else f"{made}_{a.name}"
-        names.append(default if default == made else resolve.free_name(s, default, names))
-    return tuple(copies.buffer_like(a, n) for a, n in zip(arrays, names, strict=True))
-
-
-def _around(
-    kept: _Kept,
-    made: str,
-    at: Window,
-    stored: Any,
-    loaded: Any,
-    caches: tuple[Array, ...],
-    *,
-    identity: bool,
-) -> tuple[list[Statement], Statement]:
-    """What runs before the body and after it: loads or identities, and the write back."""
-    n = len(caches)
-    if identity:
-        assert kept.reducer is not None and kept.reducer.identity is not None
-        dtypes = tuple(a.dtype for a in caches)
-        start = tuple(kept.reducer.identity(dtypes))
-        empty = copies.statement(
-            f"{made}.init", kept.stage, at, loaded, caches, (), role="init", bodies=start
-        )
-        whole = tuple(Ref(k, a.dtype) for k, a in enumerate(kept.arrays))
-        part = tuple(Ref(n + k, a.dtype) for k, a in enumerate(caches))
-        back = copies.statement(
-            f"{made}.store", kept.stage, at, stored, kept.arrays, (*kept.arrays, *caches),
-            combiner=kept.reducer, role="update", bodies=tuple(kept.reducer.combine(whole, part)),
-        )  # fmt: skip
-        return [empty], back
-    reducer = kept.reducer if loaded is not None else None
-    back = copies.statement(
-        f"{made}.store", kept.stage, at, stored, kept.arrays, caches, combiner=reducer
-    )
-    if loaded is None:
-        return [], back
-    load = copies.statement(
-        f"{made}.load", kept.stage, at, loaded, caches, kept.arrays, combiner=reducer
-    )
-    return [load], back
 
 
 # -- layout and scope
@@ -557,10 +382,8 @@ def transform_layout(
     now = s.program.buffers[array]
     changed = replace(now, layout=layout, pad_value=pad_value)
     new = s.program.change(buffers={**s.program.buffers, array: changed})
-    record = ((array.name, layouts.text(layout, len(array.shape))), {})
-    if pad_value is not None:
-        record[1]["pad_value"] = pad_value
-    return Draft(new, record=record)
+    keywords = {} if pad_value is None else {"pad_value": pad_value}
+    return Draft(new, record=((array.name, layouts.text(layout, len(array.shape))), keywords))
 
 
 @primitive
@@ -616,7 +439,7 @@ def _require_private(s: Schedule, array: Array) -> None:
             continue
         if any(rewrite.touches(s.program.stmt(n), array) for n in tree.stmts(x)):
             resolve.fail(
-                f"set_scope: {array.name} is used by the threads of {x.axis.name!r}, which is "
-                "outside none of its copies",
+                f"set_scope: the threads of {resolve.reference(s.program, x.axis)!r} share "
+                f"{array.name}",
                 why="a local buffer belongs to one thread; compute or cache it inside that loop.",
             )

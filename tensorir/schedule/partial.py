@@ -99,9 +99,7 @@ def _bounded(facts: Conj) -> dict[Axis, int]:
     """Axes with facts `0 <= a` and `a <= f - 1`: their f."""
     singles = [(_only(e), e) for kind, e in facts if kind == "ge"]
     low = {a for a, e in singles if a is not None and e.coef(a) == 1 and not e.const}
-    return {
-        a: e.const + 1 for a, e in singles if a is not None and a in low and e.coef(a) == -1
-    }
+    return {a: e.const + 1 for a, e in singles if a is not None and a in low and e.coef(a) == -1}
 
 
 def _only(e: Lin) -> Axis | None:
@@ -120,7 +118,7 @@ def _solve(e: Lin, known: dict[Axis, Lin], bounded: Mapping[Axis, int]) -> bool:
     rest = e
     for a in unknown:
         rest = rest.without(a)
-    env: dict[Axis | Var, Lin] = dict(known)
+    env: dict[Axis | Var, Lin] = dict(known.items())
     value = rest.subst(env)
     if len(unknown) == 1:
         a = unknown[0]
@@ -180,8 +178,10 @@ def place_of(s: Schedule, update: str, at: Loop | None, what: str) -> Axis | Non
         if not any(x.axis is at.axis for x in around):
             resolve.fail(f"{what}: {at.axis.name!r} is not a loop around {update}")
         if not any(x.axis is at.axis for x in around[:depth]):
+            inside = f"is inside the reduction loop {first.axis.name!r}"
             resolve.fail(
-                f"{what}: {at.axis.name!r} is not outside the reduction loop {first.axis.name!r}",
+                f"{what}: at={at.axis.name!r} "
+                + ("is a reduction loop itself" if at.axis is first.axis else inside),
                 why="the results would be combined before they are whole.",
             )
         return at.axis

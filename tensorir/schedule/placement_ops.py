@@ -153,7 +153,7 @@ def _consumers(program: Program, name: str, names: Sequence[str]) -> list[str]:
 def _require_around(
     s: Schedule, name: str, loop: Loop, names: Sequence[str], consumers: Sequence[str]
 ) -> None:
-    at = loop.axis.name
+    at = resolve.reference(s.program, loop.axis)
     under = set(tree.stmts(loop))
     missing = [n for n in consumers if n not in under]
     if not missing:

@@ -99,15 +99,16 @@ def decompose_reduction(s: Schedule, stage: object, axis: str | Axis) -> Draft:
     around = tree.loops_of(program.tree, r.init)
     if r.update not in tree.stmts(loop):
         resolve.fail(f"{what}: {loop.axis.name!r} is not a loop around {r.update}")
+    _require_no_reduction_around(s, r, loop, what)
     if not any(x.axis is loop.axis for x in around):
         resolve.fail(
             f"{what}: the initial value of {r.name} is set before {loop.axis.name!r} already"
         )
-    _require_no_reduction_around(s, r, loop, what)
     if any(x.axis in {y.axis for y in r.loops} for x in around):
         new, made = _out_of_reduction(s, r, loop)
     else:
         new, made = _apart(s, r, loop, what)
+    rewrite.require_reach(s, new, [r.init], what)
     names = _concerned(new, r)
     require_order(s, new, names, what)
     require_marks(s, new, names, what)
@@ -170,7 +171,7 @@ def _copies(
     owner: str,
     gone: Iterable[str] = (),
 ) -> tuple[Placement, Tree, list[str]]:
-    """`item` in copies of loops, of the same kinds, with names of `owner`; names in `gone` are free."""
+    """`item` in copies of loops, of the same kinds, named after `owner`; `gone` names are free."""
     taken = set(resolve.taken(s.program)) - set(gone)
     new: dict[Axis, Axis] = {}
     for x in loops:
@@ -282,7 +283,7 @@ def _first_values(s: Schedule, r: _Reduction, loop: Loop) -> list[Lin]:
         factor = index.coef(loop.axis)
         if factor <= 0 or it.lower is None:
             continue
-        low = it.lower.subst(dict(p.index)) - index.const
+        low = it.lower.subst(dict(p.index.items())) - index.const
         kept = floordiv(low, factor)
         if not any(a is loop.axis for a in kept.atoms()):
             out.append(kept)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tensorir.schedule.primitive import PRIMITIVES, Step, call_text
+from tensorir.support import display
 from tensorir.support.diagnostics import Message, caller
 from tensorir.support.errors import ArgumentError, ArgumentTypeError, ScheduleError
 from tensorir.support.names import hint
@@ -81,7 +82,7 @@ class Trace:
             The name of the function.
         """
         body = [f"    s = s.{step.text}" for step in self.steps]
-        return "\n".join([f"def {name}(s):", *body, "    return s"])
+        return display.Text("\n".join([f"def {name}(s):", *body, "    return s"]))
 
     def to_json(self) -> str:
         """The steps as JSON: names and numbers only, no source lines."""

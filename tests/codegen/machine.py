@@ -12,7 +12,7 @@ from tensorir.codegen import cpu, llvm
 from tensorir.codegen.emit import emit
 from tensorir.codegen.source import KernelSource
 from tensorir.lower.pipeline import lower
-from tensorir.runtime import threads
+from tensorir.runtime import cpu_device
 from tensorir.schedule.schedule import Schedule, schedule
 
 GUARD = 256
@@ -63,13 +63,9 @@ class Called:
 
 def link(source: KernelSource) -> Callable[..., Any]:
     """The kernel as a ctypes function; keeps its code alive."""
-    known = threads.symbols()
-    found = {name: known[name] for name in source.imports if name in known}
-    library = llvm.link(object_of(source), (source.name,), found)
-    kinds = [ctypes.c_void_p] * len(source.arguments) + [ctypes.c_int64] * len(source.sizes)
-    call = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds, ctypes.c_void_p)(library[source.name])
-    call.library = library  # type: ignore[attr-defined]
-    return call
+    loaded = cpu_device.load(object_of(source), source)
+    loaded.function.library = loaded  # type: ignore[attr-defined]
+    return loaded.function
 
 
 def call(
@@ -94,8 +90,8 @@ def call(
             x = np.ascontiguousarray(next(given))
             assert x.shape == shape and x.dtype == a.dtype.numpy, (x.shape, shape, x.dtype)
         else:
-            x = np.full(shape, _FILL, np.uint8) if False else np.empty(shape, a.dtype.numpy)
-            x.view(np.uint8).fill(_FILL) if x.ndim and x.size else None
+            bytes_ = np.full(int(np.prod(shape)) * a.dtype.bytes, _FILL, np.uint8)
+            x = bytes_.view(a.dtype.numpy).reshape(shape)
             if start is not None:
                 x[...] = start
         g = Guarded(x)

@@ -57,9 +57,7 @@ def test_a_terminal_can_refuse_colour(
     assert "\x1b" not in printed(tiled(product()), terminal)
 
 
-def test_an_empty_no_color_is_as_none(
-    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_empty_no_color_is_as_none(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "")
     assert text.colours(terminal)
 
@@ -95,9 +93,7 @@ def test_a_declared_guard_has_no_step() -> None:
     n = tir.var("n")
     A = tir.placeholder((n, n), name="A")
     k = tir.reduce_axis(n, name="k")
-    B = tir.compute(
-        (n,), lambda i: tir.sum(A[i, k], axis=k, where=(k < i) | (k > i + 2)), name="B"
-    )
+    B = tir.compute((n,), lambda i: tir.sum(A[i, k], axis=k, where=(k < i) | (k > i + 2)), name="B")
     s = tir.schedule(B)
     found = [x for x in nest.rows(s) if x.what == "guard"]
     assert [x.step for x in found] == [None] * len(found)

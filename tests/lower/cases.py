@@ -40,8 +40,8 @@ def elementwise(*given: int) -> Schedule:
 def blur(*given: int) -> Schedule:
     m, n = given or (var("M"), var("N"))
     a = placeholder((m + 2, n + 2), name="A")
-    x = compute((m + 2, n), lambda y, x: a[y, x] + a[y, x + 1] + a[y, x + 2], name="X")
-    return schedule(compute((m, n), lambda y, c: x[y, c] + x[y + 1, c] + x[y + 2, c], name="Y"))
+    b = compute((m + 2, n), lambda y, x: a[y, x] + a[y, x + 1] + a[y, x + 2], name="X")
+    return schedule(compute((m, n), lambda y, x: b[y, x] + b[y + 1, x] + b[y + 2, x], name="Y"))
 
 
 def triangle(*given: int) -> Schedule:
@@ -118,3 +118,12 @@ def small(n: int) -> Iterator[Sizes]:
     yield (8,) * n
     for k in range(n):
         yield tuple(0 if i == k else 3 for i in range(n))
+
+
+def chain(*given: int) -> Schedule:
+    """Three stages, the last reading the first two at shifts."""
+    (n,) = given or (var("N"),)
+    a = placeholder((n + 4,), name="A")
+    b = compute((n + 4,), lambda i: a[i] * 2.0, name="B")
+    c = compute((n + 2,), lambda i: b[i] + b[i + 2], name="C")
+    return schedule(compute((n,), lambda i: c[i] * b[i + 1] + c[i + 2], name="D"))

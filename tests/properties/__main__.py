@@ -1,16 +1,40 @@
-"""`python -m tests.properties SEED PAIRS`: the random tests for as long as one likes."""
+"""`python -m tests.properties [SEED [PAIRS]] [--keep-going]`: the random tests at any length."""
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
+from collections import Counter
 
-from tests.properties.check import run
+from tests.properties.check import Wrong, one_seed
 
-if __name__ == "__main__":
-    seed, pairs = (int(x) for x in (sys.argv[1:] + ["0", "200"][len(sys.argv) - 1 :])[:2])
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.properties", description=__doc__)
+    parser.add_argument("seed", type=int, nargs="?", default=0)
+    parser.add_argument("pairs", type=int, nargs="?", default=200)
+    parser.add_argument("--keep-going", action="store_true", help="list every failure")
+    options = parser.parse_args()
     start = time.perf_counter()
-    counts = run(seed, pairs)
-    print(f"seed {seed}: {pairs} pairs, 0 wrong, {time.perf_counter() - start:.1f} s")
+    counts: Counter[str] = Counter()
+    wrong: list[str] = []
+    seed = options.seed
+    while counts["pairs"] < options.pairs:
+        try:
+            one_seed(seed, counts)
+        except Wrong as error:
+            if not options.keep_going:
+                raise
+            wrong.append(str(error))
+            counts["pairs"] += 1
+            print(error, flush=True)
+        seed += 1
+    took = time.perf_counter() - start
+    print(f"seeds {options.seed}..{seed - 1}: {counts['pairs']} pairs, {len(wrong)} wrong, {took:.1f} s")
     for name, n in sorted(counts.items()):
         print(f"  {name}: {n}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -24,9 +24,17 @@ def run(seed: int, pairs: int, *, guard_pages: float = 0.25) -> Counter[str]:
     counts: Counter[str] = Counter()
     case_seed = seed
     while counts["pairs"] < pairs:
-        check_case(case_seed, counts, guard_pages=guard_pages)
+        one_seed(case_seed, counts, guard_pages=guard_pages)
         case_seed += 1
     return counts
+
+
+def one_seed(seed: int, counts: Counter[str], *, guard_pages: float = 0.25) -> None:
+    """`check_case`, any failure told with its seed."""
+    try:
+        check_case(seed, counts, guard_pages=guard_pages)
+    except tir.TensorIRError as error:
+        raise Wrong(f"seed {seed}: {type(error).__name__}: {error}") from error
 
 
 def check_case(seed: int, counts: Counter[str], *, guard_pages: float = 0.25) -> None:

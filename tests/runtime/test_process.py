@@ -85,3 +85,34 @@ kept = make_kernel(handmade.add())
 print(kept(np.ones(8, "f4"), np.ones(8, "f4")).sum())
 """
     assert run(program) == "16.0\n"
+
+
+def test_eight_cold_processes_share_one_cache(tmp_path: Path) -> None:
+    """R10: all compile the same kernel at once into an empty folder; each gets the right answer."""
+    program = """
+import warnings
+import numpy as np
+from tensorir.runtime.kernel import make_kernel
+from tests.runtime import handmade
+warnings.simplefilter("error")
+print(make_kernel(handmade.add(77))(np.ones(77, "f4"), np.ones(77, "f4")).sum())
+"""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "TENSORIR_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", program],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+        for _ in range(8)
+    ]
+    results = [process.communicate(timeout=120) for process in started]
+    assert [(out, err) for out, err in results] == [("154.0\n", "")] * 8
+    assert len(list((tmp_path / "cache" / "objects").glob("*.object"))) == 2

@@ -12,13 +12,14 @@ from tests.schedule.interpret import Fault, same
 from tests.schedule.small import CASES
 
 SEED = 20261
+STEPS = 6
 
 
 def check(seed: int, counts: Counter[str]) -> None:
     rng = Random(seed)
     make = rng.choice(CASES)
     s0, sizes = make(rng)
-    s = random_schedule(s0, rng, rng.randint(1, 6), counts)
+    s = random_schedule(s0, rng, rng.randint(1, STEPS), counts)
     for z in sizes:
         try:
             same(s0.program, s.program, z)

@@ -1,0 +1,173 @@
+"""Loops checked against the declaration, instance by instance, with code of its own.
+
+The proofs of a schedule come from isl and from the passes; this knows neither. It enumerates the
+final loops and asks of them: every instance once, no access outside its array, no race, and the
+same values as the declaration in its own order. Entry point: `require_valid`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from tensorir.emulator.hashed import regroupable
+from tensorir.emulator.machine import Fault, Machine
+from tensorir.emulator.points import Cell, Sizes, TooMany, declared_outputs
+from tensorir.emulator.shrink import Shrunk, shrunk
+from tensorir.ir.expr import Var
+from tensorir.ir.target import Target
+from tensorir.lower.pipeline import Lowered, lower
+from tensorir.poly.model import Program
+from tensorir.poly.tree import loops
+from tensorir.schedule.schedule import Schedule
+from tensorir.support.errors import InternalError, internal, warn
+
+MOST = 200_000
+# symbolic sizes, and constant ones too large, are tried at this many assignments
+TRIES = 2
+
+
+def require_valid(schedule: Schedule, lowered: Lowered, target: Target) -> None:
+    """Check that loops do what the declaration says.
+
+    Parameters
+    ----------
+    schedule
+        The schedule that was lowered; its trace leads back to the declaration.
+    lowered
+        The loops. Checked at their own size up to 200,000 instances. Above that the trace is
+        replayed on the declaration at two small sizes; with symbolic sizes, two of these are
+        chosen so that full and partial tiles occur.
+    target
+        What they were lowered for.
+
+    Raises
+    ------
+    InternalError
+        An instance that does not run once, a dependence that is not kept, an access outside an
+        array, or a race of a parallel loop.
+
+    Examples
+    --------
+    >>> import tensorir as tir
+    >>> A = tir.placeholder((10,), name="A")
+    >>> B = tir.compute((10,), lambda i: A[i] * 2.0, name="B")
+    >>> tir.build(tir.schedule(B).vectorize("i", width=4), validate=True).name
+    'tir_B'
+    """
+    checked = 0
+    for sizes in choices(schedule.program):
+        try:
+            check(schedule, lowered, sizes)
+        except TooMany:
+            continue
+        checked += 1
+        if checked == TRIES:
+            return
+    if checked:
+        return
+    for small in shrunk(schedule):
+        try:
+            check(small.schedule, lower(small.schedule.program, target), {})
+        except TooMany:
+            continue
+        checked += 1
+        if checked == TRIES:
+            return
+    if not checked:
+        warn(
+            "validate-skipped",
+            f"validate: the loops of {schedule.outputs[0].name} have more than {MOST:,} instances, "
+            "and the schedule does not apply at a smaller size; they were not enumerated",
+        )
+
+
+def check(schedule: Schedule, lowered: Lowered, sizes: Sizes) -> None:
+    """Check loops at one assignment of the symbolic sizes.
+
+    Raises
+    ------
+    InternalError
+        A rule is broken.
+    TooMany
+        There are more than 200,000 instances.
+    """
+    declared = schedule.at(0).program
+    loose = any(step.reassociates for step in schedule.trace)
+    meant = declared_outputs(declared, sizes, MOST, regroup=loose)
+    try:
+        machine = Machine(lowered, sizes, most=MOST, regroup=loose)
+    except Fault as fault:
+        raise _invalid(schedule, sizes, str(fault)) from None
+    for name, cells in meant.items():
+        got = machine.outputs[name]
+        extra = sorted(set(got) - set(cells))
+        if extra:
+            who = machine.writer[name, extra[0]]
+            raise _invalid(schedule, sizes, f"{who} writes {name}{extra[0]}, which is not its own")
+        for cell, (value, who) in sorted(cells.items()):
+            if cell not in got:
+                raise _invalid(schedule, sizes, f"{name}{cell} of {who} is never written")
+            if got[cell] != value and not (loose and not _algebraic(declared)):
+                raise _invalid(
+                    schedule, sizes,
+                    f"{name}{cell} is not what {who} computes in the order of the declaration; "
+                    f"it was last written by {machine.writer[name, cell]}",
+                )  # fmt: skip
+
+
+def choices(program: Program) -> Iterator[Sizes]:
+    """Assignments of the symbolic sizes, the most telling first; the empty one if there is none."""
+    names = program.sizes
+    if not names:
+        yield {}
+        return
+    tiles = sorted({x.cut[1] for x in loops(program.tree) if x.cut is not None} | {1})
+    widths = sorted({x.width for x in loops(program.tree) if x.width})
+    largest = [*tiles, *widths]
+    wanted = sorted({2 * t + 1 for t in largest} | {t + t // 2 + 1 for t in largest}, reverse=True)
+    seen: set[tuple[int, ...]] = set()
+    for n in [*wanted, 17, 9, 5, 3, 1, 0]:
+        for shift in (0, 1):
+            values = tuple(max(0, n - (k * shift) % 3) for k in range(len(names)))
+            sizes: dict[Var, int] = dict(zip(names, values, strict=True))
+            if values not in seen and _allowed(program, sizes):
+                seen.add(values)
+                yield sizes
+    for values in product((4, 2, 8), repeat=len(names)):
+        sizes = dict(zip(names, values, strict=True))
+        if values not in seen and _allowed(program, sizes):
+            seen.add(values)
+            yield sizes
+
+
+def _allowed(program: Program, sizes: Sizes) -> bool:
+    from tensorir.emulator.points import holds
+
+    env = dict(sizes.items())
+    if not holds(program.context, env):
+        return False
+    if any(holds(r.refused, env) for r in program.requirements):
+        return False
+    return all(e.evaluate(env) >= 0 for a in program.arrays for e in a.shape)
+
+
+def _algebraic(declared: Program) -> bool:
+    """Whether every reduction can be computed in a field, where grouping does not matter."""
+    return all(
+        regroupable(b, len(s.writes))
+        for s in declared.statements
+        if s.role == "update"
+        for b in s.bodies
+    )
+
+
+def _invalid(schedule: Schedule, sizes: Sizes, what: str) -> InternalError:
+    at = ", ".join(f"{v.name}={n}" for v, n in sizes.items())
+    return internal(
+        f"validation: {what}{f' at {at}' if at else ''}",
+        state=f"{schedule.trace.to_python()}\n\n{schedule.loops()}",
+    )
+
+
+__all__ = ["Cell", "MOST", "Shrunk", "check", "choices", "require_valid"]
