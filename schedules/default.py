@@ -12,6 +12,7 @@ from tensorir.ir.expr import Axis, Op
 from tensorir.ir.statement import Statement
 from tensorir.ir.target import Target
 from tensorir.poly import tree
+from tensorir.schedule.resolve import free_names
 from tensorir.schedule.schedule import Schedule
 
 # Below this many operations a second thread costs more than it does (microseconds of start-up).
@@ -61,12 +62,14 @@ def _reduction(s: Schedule, main: Statement, target: Target) -> Schedule:
     reduce = [a for a in loops if a.reduce]
     lanes = _lanes(main, target)
     inner = _contiguous(main, spatial)
-    if inner is not None and _extent(inner) not in (0, 1):
-        s = _register_tile(s, main, spatial, reduce, lanes)
-    elif reduce and _stride_one(main, reduce[-1]) and len(main.writes) == 1:
-        name = _name(s, reduce[-1])
+    along = reduce[-1] if reduce and _stride_one(main, reduce[-1]) else None
+    wide = inner is not None and _stride_one(main, inner)
+    if along is not None and len(main.writes) == 1 and not wide:
+        name = _name(s, along)
         if s.check("vector_reduce", name, lanes):
             s = s.vector_reduce(name, lanes)
+    elif inner is not None and _extent(inner) not in (0, 1):
+        s = _register_tile(s, main, spatial, reduce, lanes)
     return _parallel(s, main)
 
 
@@ -74,20 +77,22 @@ def _register_tile(
     s: Schedule, main: Statement, spatial: list[Axis], reduce: list[Axis], lanes: int
 ) -> Schedule:
     """Tile the last two spatial axes, run the reduction outside the tile, keep it in registers."""
-    last = _name(s, spatial[-1])
     few = _extent(spatial[-1])
     columns = lanes * (VECTORS if few is None or few >= VECTORS * lanes else 1)
     if few is not None and few < lanes:
         return s
     ro, ri = f"{spatial[-1].name}_o", f"{spatial[-1].name}_i"
-    tiled = s.split(last, columns, into=(ro, ri))
-    order = [*(_name(s, r) for r in reduce), ri]
-    rows: str | None = None
+    tiled = s.split(_name(s, spatial[-1]), columns, into=(ro, ri))
+    tile, rows = [ri], None
     if len(spatial) > 1 and (_extent(spatial[-2]) or ROWS) >= ROWS:
-        rows = f"{spatial[-2].name}_i"
-        outer = f"{spatial[-2].name}_o"
+        outer, rows = f"{spatial[-2].name}_o", f"{spatial[-2].name}_i"
         tiled = tiled.split(_name(s, spatial[-2]), ROWS, into=(outer, rows))
-        order = [ro, *order[:-1], rows, ri]
+        tile = [rows, ri]
+        # first the tile alone, so that the initial value stays inside it
+        if not tiled.check("reorder", outer, ro, *tile):
+            return _vectorize(s, spatial[-1], lanes)
+        tiled = tiled.reorder(outer, ro, *tile)
+    order = [*(_name(tiled, r) for r in reduce), *tile]
     if not tiled.check("reorder", *order):
         return _vectorize(s, spatial[-1], lanes)
     tiled = tiled.reorder(*order)
@@ -153,14 +158,8 @@ def _contiguous(main: Statement, axes: list[Axis]) -> Axis | None:
 
 def _stride_one(main: Statement, axis: Axis) -> bool:
     """Whether some read runs along contiguous memory with `axis`."""
-    here = Lin({axis: 1})
-    for r in main.reads[len(main.writes) :]:
-        if not r.index:
-            continue
-        last = r.index[-1]
-        if isinstance(last, Lin) and last.coef(axis) == 1 and here.terms:
-            return True
-    return False
+    last = [r.index[-1] for r in main.reads[len(main.writes) :] if r.index]
+    return any(isinstance(e, Lin) and e.coef(axis) == 1 for e in last)
 
 
 def _lanes(main: Statement, target: Target) -> int:

@@ -61,9 +61,9 @@ def schedule_for(*tensors: Tensor, target: str | Target | None = None) -> Schedu
     Examples
     --------
     >>> import tensorir as tir
-    >>> A = tir.placeholder((64, 64), name="A")
-    >>> s = schedule_for(tir.compute((64, 64), lambda i, j: A[i, j] + 1.0, name="B"))
-    >>> [step.primitive for step in s.trace][-1]
+    >>> A = tir.placeholder((1024, 1024), name="A")
+    >>> s = schedule_for(tir.compute((1024, 1024), lambda i, j: A[i, j] + 1.0, name="B"))
+    >>> [step.primitive for step in s.trace.steps][-1]
     'parallel'
     """
     from schedules.default import default_schedule

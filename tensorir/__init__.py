@@ -66,7 +66,7 @@ from tensorir.ir.reductions import all, any, argmax, argmin, max, min, prod, red
 from tensorir.ir.target import Target
 from tensorir.ir.tensor import Tensor
 from tensorir.runtime.build import build
-from tensorir.runtime.cpu_device import load
+from tensorir.runtime.files import load
 from tensorir.runtime.kernel import Kernel
 from tensorir.runtime.threads import num_threads
 from tensorir.runtime.timer import compare

@@ -7,6 +7,7 @@ from schedules.registry import register
 from tensorir.codegen import cpu
 from tensorir.ir.affine import Lin
 from tensorir.ir.target import Target
+from tensorir.schedule.resolve import free_names
 from tensorir.schedule.schedule import Schedule
 from tensorir.support.errors import ArgumentError
 
@@ -42,10 +43,11 @@ def blur(
     f, g = first.stage, second.stage
     y, x = (f"{g}.{a.name}" for a in second.iters)
     fy, fx = (f"{f}.{a.name}" for a in first.iters)
-    s = s.tile(y, x, p["rows"], p["columns"], into=("yo", "xo", "yi", "xi"))
-    s = s.compute_at(f, "xo").set_scope(f, "local")
-    s = s.vectorize("xi", width=lanes).unroll("yi").vectorize(fx, width=lanes).unroll(fy)
-    return s.parallel("yo") if parallel else s
+    yo, xo, yi, xi = free_names(s, "yo", "xo", "yi", "xi")
+    s = s.tile(y, x, p["rows"], p["columns"], into=(yo, xo, yi, xi))
+    s = s.compute_at(f, xo).set_scope(f, "local")
+    s = s.vectorize(xi, width=lanes).unroll(yi).vectorize(fx, width=lanes).unroll(fy)
+    return s.parallel(yo) if parallel else s
 
 
 def _two_stencils(s: Schedule) -> bool:

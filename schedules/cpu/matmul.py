@@ -13,6 +13,7 @@ from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Op, Ref
 from tensorir.ir.statement import Statement
 from tensorir.ir.target import Target
+from tensorir.schedule.resolve import free_names
 from tensorir.schedule.schedule import Schedule
 from tensorir.support.errors import ArgumentError
 
@@ -80,31 +81,36 @@ def matmul(
     mr, nr, kc, mc, nc = p["mr"], p["nr"], p["kc"], p["mc"], p["nc"]
     lanes = where.lanes(update.writes[0].array.dtype)
     i, j, k = (x.name for x in update.iters)
+    jc, jb, jr, ji, ic, ib, ir, ii, pc, kk = free_names(
+        s, "jc", "jb", "jr", "ji", "ic", "ib", "ir", "ii", "pc", "kk"
+    )
+    tile, panel_a, panel_b = free_names(s, "tile", "panel_a", "panel_b")
+    bj, bl, ai, al, ak, akl = free_names(s, "bj", "bl", "ai", "al", "ak", "akl")
     # blocks for the caches, tiles for the registers
-    s = s.split(j, nc, into=("jc", "jb")).split("jb", nr, into=("jr", "ji"))
-    s = s.split(i, mc, into=("ic", "ib")).split("ib", mr, into=("ir", "ii"))
-    s = s.split(k, kc, into=("pc", "kk"))
-    s = s.reorder("jc", "pc", "ic", "jr", "ir", "kk", "ii", "ji")
+    s = s.split(j, nc, into=(jc, jb)).split(jb, nr, into=(jr, ji))
+    s = s.split(i, mc, into=(ic, ib)).split(ib, mr, into=(ir, ii))
+    s = s.split(k, kc, into=(pc, kk))
+    s = s.reorder(jc, pc, ic, jr, ir, kk, ii, ji)
     # the tile of C starts at zero in the first panel, and is loaded in the later ones
-    s = s.init_at(c, "pc")
-    s = s.cache_write(c, "local", at="ir", name="tile")
+    s = s.init_at(c, pc)
+    s = s.cache_write(c, "local", at=ir, name=tile)
     # panels of B and A, in the order in which the innermost loop reads them
-    s = s.cache_read(b, at="pc", name="panel_b")
-    s = s.transform_layout("panel_b", lambda k, j: (j // nr, k, j % nr))
-    s = s.cache_read(a, at="ic", name="panel_a")
-    s = s.transform_layout("panel_a", lambda i, k: (i // mr, k, i % mr))
-    s = s.split(f"panel_b.{j}", nr, into=("bj", "bl")).reorder("bj", f"panel_b.{k}", "bl")
-    s = s.vectorize("bl", width=lanes)
-    s = s.split(f"panel_a.{i}", mr, into=("ai", "al"))
-    s = s.split(f"panel_a.{k}", lanes, into=("ak", "akl")).reorder("ai", "ak", "akl", "al")
-    s = s.vectorize("akl", width=lanes).unroll("al")
-    s = s.vectorize("ji", width=lanes).unroll("ii")
+    s = s.cache_read(b, at=pc, name=panel_b)
+    s = s.transform_layout(panel_b, lambda k, j: (j // nr, k, j % nr))
+    s = s.cache_read(a, at=ic, name=panel_a)
+    s = s.transform_layout(panel_a, lambda i, k: (i // mr, k, i % mr))
+    s = s.split(f"{panel_b}.{j}", nr, into=(bj, bl)).reorder(bj, f"{panel_b}.{k}", bl)
+    s = s.vectorize(bl, width=lanes)
+    s = s.split(f"{panel_a}.{i}", mr, into=(ai, al))
+    s = s.split(f"{panel_a}.{k}", lanes, into=(ak, akl)).reorder(ai, ak, akl, al)
+    s = s.vectorize(akl, width=lanes).unroll(al)
+    s = s.vectorize(ji, width=lanes).unroll(ii)
     # where the depth is one panel, nothing is loaded back
-    for copy in (f"tile.load.{j}", f"tile.store.{j}"):
+    for copy in (f"{tile}.load.{j}", f"{tile}.store.{j}"):
         if any(a.name == copy for a in s.axes):
             s = s.vectorize(copy, width=lanes)
     if parallel:
-        s = s.parallel("ic")
+        s = s.parallel(ic)
     return s
 
 

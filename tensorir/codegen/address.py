@@ -17,7 +17,6 @@ from tensorir.ir.affine import Atom, Lin
 from tensorir.ir.expr import Axis, Var
 from tensorir.ir.statement import Access, Array, May
 from tensorir.ir.stmt import Run, Storage
-from tensorir.lower.boxes import span
 
 
 @dataclass(slots=True, eq=False)
@@ -111,6 +110,8 @@ def _flatten(em: Emitter, access: Access, run: Run) -> Flat:
                 plain.append(Lin())
             else:
                 plain.append(i.subst(env))
+        if at.storage is not None:
+            plain += (Lin({a: 1}) for a in at.storage.lanes)
         cells = tuple(plain)
     const = 0
     params: list[tuple[Int, int]] = []
@@ -122,18 +123,8 @@ def _flatten(em: Emitter, access: Access, run: Run) -> Flat:
             params.append((stride, e.const))
         terms.extend((a, v, stride) for a, v in e.terms.items())
     axes = frozenset(a for e in cells for a in e.atoms())
-    inside = at.storage is not None and not mays and _inside(em, cells, at.extents)
+    inside = lowered.cells.inside(access, run)
     return Flat(at, terms, const, params, axes, inside, tuple(mays), (access, run.args))
-
-
-def _inside(em: Emitter, cells: tuple[Lin, ...], extents: tuple[Int, ...]) -> bool:
-    """Whether the whole constant box of the axes lies in the allocation."""
-    ranges = em.module.lowered.ranges
-    for e, n in zip(cells, extents, strict=True):
-        s = span(e, ranges)
-        if s is None or not isinstance(n, int) or s[0] < 0 or s[1] >= n:
-            return False
-    return True
 
 
 def _varies(em: Emitter, a: Atom) -> bool:

@@ -17,9 +17,7 @@ from tensorir.ir.dtype import BOOL, FLOAT32, FLOAT64, DType
 from tensorir.ir.expr import Op
 
 
-def compute(
-    em: Emitter, inst: Instance, e: Op, xs: list[str], types: list[DType], w: int
-) -> str:
+def compute(em: Emitter, inst: Instance, e: Op, xs: list[str], types: list[DType], w: int) -> str:
     """The operation `e` on values `xs` of `types`; `w` lanes, or 0."""
     name, of = e.name, types[0]
     if name in _TESTS:
@@ -274,9 +272,7 @@ def library(em: Emitter, name: str, xs: list[str], to: DType, w: int) -> str:
     v = vector(ty, w)
     out = "poison"
     for k in range(w):
-        args = ", ".join(
-            f"{ty} {em.op(f'extractelement {v} {{0}}, i64 {k}', x)}" for x in xs
-        )
+        args = ", ".join(f"{ty} {em.op(f'extractelement {v} {{0}}, i64 {k}', x)}" for x in xs)
         one = em.now(f"call {ty} @{full}({args})")
         out = em.op(f"insertelement {v} {{0}}, {ty} {{1}}, i64 {k}", out, one)
     return out
@@ -294,9 +290,7 @@ def _bitwise(em: Emitter, name: str, op: str, xs: list[str], of: DType, w: int) 
     return em.op(f"{op} {vector(VALUE[of.name], w)} {{0}}, {{1}}", *xs)
 
 
-def _division(
-    em: Emitter, inst: Instance, e: Op, xs: list[str], of: DType, w: int
-) -> str:
+def _division(em: Emitter, inst: Instance, e: Op, xs: list[str], of: DType, w: int) -> str:
     """Never a trap: a divisor that would is replaced, and the result chosen afterwards."""
     ty = VALUE[of.name]
     v, zero, one = vector(ty, w), constant("0", ty, w), constant("1", ty, w)

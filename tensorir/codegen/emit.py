@@ -66,7 +66,7 @@ def emit(
     module = Module(lowered, target, name, checked=checked, index_check=index_check)
     for note in lowered.notes:
         module.note(note)
-    in_place = work.in_place(lowered)
+    in_place = work.in_place(lowered.program)
     for output, inputs in in_place.items():
         for array in (output, *inputs):
             module.shared[array] = "shared"
@@ -307,7 +307,7 @@ def _if(em: Emitter, node: If) -> None:
 
 def _alloc(em: Emitter, node: Alloc) -> None:
     leave(em)
-    buffer = node.buffer
+    buffer = em.demoted.get(node.buffer.array, node.buffer)
     if buffer.scope == "register":
         em.homes[buffer.array] = home(em, buffer.array, f"%register.{buffer.array.name}", buffer)
         go(em, node.body)
@@ -388,4 +388,3 @@ def _store_if(em: Emitter, guard: str, flat: Flat, spot: Spot, text: str) -> Non
 
 
 __all__ = ["bounds", "counted", "emit", "function_body", "go", "instance", "run"]
-

@@ -26,24 +26,20 @@ _LARGE = 1 << 31
 def value(em: Emitter, inst: Instance, e: Expr) -> Val:
     """The value of `e` in this instance, and whether it differs from lane to lane."""
     found = inst.values.get(id(e))
-    if found is None:
-        found = inst.values[id(e)] = _compute(em, inst, e)
-    return found
-
-
-def _compute(em: Emitter, inst: Instance, e: Expr) -> Val:
+    if found is not None:
+        return found
     if isinstance(e, Op):
-        special = _SPECIAL.get(e.name)
-        if special is not None:
-            return special(em, inst, e)
-        return _plain(em, inst, e)
-    if isinstance(e, Ref):
-        return load(em, inst, e.slot)
-    if isinstance(e, Const):
-        return literal(e.value, e.dtype), False
-    if isinstance(e, Axis | Var):
-        return _affine(em, inst, Lin({e: 1}))
-    raise em.impossible(f"a {type(e).__name__} in the body of {inst.stmt.name}")
+        found = _SPECIAL.get(e.name, _plain)(em, inst, e)
+    elif isinstance(e, Ref):
+        found = load(em, inst, e.slot)
+    elif isinstance(e, Const):
+        found = literal(e.value, e.dtype), False
+    elif isinstance(e, Axis | Var):
+        found = _affine(em, inst, Lin({e: 1}))
+    else:
+        raise em.impossible(f"a {type(e).__name__} in the body of {inst.stmt.name}")
+    inst.values[id(e)] = found
+    return found
 
 
 def _affine(em: Emitter, inst: Instance, e: Lin) -> Val:
@@ -58,9 +54,7 @@ def operands(em: Emitter, vals: list[Val], types: list[DType]) -> tuple[list[str
     """Values side by side, scalars in every lane where one differs by lane; and the lanes."""
     if not any(v for _, v in vals):
         return [t for t, _ in vals], 0
-    out = [
-        t if v else em.spread(t, VALUE[d.name]) for (t, v), d in zip(vals, types, strict=True)
-    ]
+    out = [t if v else em.spread(t, VALUE[d.name]) for (t, v), d in zip(vals, types, strict=True)]
     return out, em.width
 
 
@@ -69,10 +63,15 @@ def _plain(em: Emitter, inst: Instance, e: Op) -> Val:
         affine = _small(to_lin(e))
         if affine is not None and affine.terms:
             return _affine(em, inst, affine)
-    expanded = maths.expand(e, em.target)
-    if expanded is not None:
-        return value(em, inst, expanded)
-    vals = [value(em, inst, a) for a in e.args]
+    # arguments first: then an expansion adds no depth to what it is applied to
+    vals: list[Val] = []
+    for a in e.args:
+        vals.append(value(em, inst, a))
+    known = em.module.expansions.get(id(e))
+    if known is None:
+        known = em.module.expansions[id(e)] = e, maths.expand(e, em.target)
+    if known[1] is not None:
+        return value(em, inst, known[1])
     types = [a.dtype for a in e.args]
     texts, w = operands(em, vals, types)
     return arithmetic.compute(em, inst, e, texts, types, w), bool(w)
@@ -125,7 +124,7 @@ def _if_then_else(em: Emitter, inst: Instance, e: Op) -> Val:
     cond = value(em, inst, e.args[0])
     if cond[0] in ("true", "false"):
         return value(em, inst, e.args[1 if cond[0] == "true" else 2])
-    if not (_guarded(e.args[1]) or _guarded(e.args[2])):
+    if not (_guarded(em, e.args[1]) or _guarded(em, e.args[2])):
         return _choose(em, e, [cond, value(em, inst, e.args[1]), value(em, inst, e.args[2])])
     if em.lane is None:
         return _branch(em, inst, e, cond[0])
@@ -200,23 +199,15 @@ def _branch(em: Emitter, inst: Instance, e: Op, cond: str) -> Val:
     return em.now(f"phi {VALUE[e.dtype.name]} {ways}"), False
 
 
-_guards: dict[int, tuple[Expr, bool]] = {}
-
-
-def _guarded(e: Expr) -> bool:
+def _guarded(em: Emitter, e: Expr) -> bool:
     """Whether `e` loads or calls, so that it must not be computed where it is not chosen."""
-    found = _guards.get(id(e))
-    if found is not None and found[0] is e:
-        return found[1]
-    if isinstance(e, Ref):
-        return True
-    result = isinstance(e, Op) and (
-        e.name in maths.COSTLY or any(_guarded(a) for a in e.args)
-    )
-    if len(_guards) > 4096:
-        _guards.clear()
-    _guards[id(e)] = (e, result)
-    return result
+    if not isinstance(e, Op):
+        return isinstance(e, Ref)
+    found = em.module.guarded.get(id(e))
+    if found is None:
+        result = e.name in maths.COSTLY or any(_guarded(em, a) for a in e.args)
+        found = em.module.guarded[id(e)] = e, result
+    return found[1]
 
 
 # -- conversions

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from tensorir.codegen.address import home
 from tensorir.codegen.types import BITS, MEMORY
 from tensorir.codegen.values import Emitter, Int, Level, Lines, Module
-from tensorir.ir.stmt import Alloc, Block, For, If, Node, Storage
+from tensorir.ir.statement import Array
+from tensorir.ir.stmt import Alloc, Block, For, If, Node, Run, Storage
 
 # loops that LLVM must not unroll again, and branches that are hardly ever taken
 _METADATA = """\
@@ -64,8 +66,14 @@ def _buffers(node: Node, outlined: bool) -> Iterator[Storage]:
 def allocate(em: Emitter, node: Node) -> list[str]:
     """Allocate on entry what has a size that is known there; returns what to free."""
     arena: list[str] = []
+    lent = frozenset() if em.outlined else _lent(node)
     for buffer in dict.fromkeys(_buffers(node, em.outlined)):
-        if buffer.scope == "register" or not _known_on_entry(em, buffer):
+        in_registers = buffer.scope == "register"
+        if in_registers and buffer.array in lent:
+            em.module.note(f"{buffer.array.name}: in memory, for a parallel loop reads it")
+            buffer = replace(buffer, scope="stack", register=None)
+            em.demoted[buffer.array] = buffer
+        elif in_registers or not _known_on_entry(em, buffer):
             continue
         if buffer.scope == "stack":
             em.homes[buffer.array] = home(em, buffer.array, _on_stack(em, buffer), buffer)
@@ -78,6 +86,30 @@ def allocate(em: Emitter, node: Node) -> list[str]:
         _check(em, arena)
         _enter(em, granted)
     return arena
+
+
+def _lent(node: Node) -> frozenset[Array]:
+    """Private arrays that a parallel loop uses and this function allocates."""
+    if isinstance(node, For) and node.kind == "parallel":
+        return _touched(node.body)
+    return frozenset[Array]().union(*map(_lent, _inside(node)))
+
+
+def _touched(node: Node) -> frozenset[Array]:
+    """Arrays that `node` uses and does not allocate."""
+    if isinstance(node, Run):
+        s = node.statement
+        return frozenset(a.array for a in (*s.reads, *s.writes))
+    found = frozenset[Array]().union(*map(_touched, _inside(node)))
+    return found - {node.buffer.array} if isinstance(node, Alloc) else found
+
+
+def _inside(node: Node) -> tuple[Node, ...]:
+    if isinstance(node, Block):
+        return node.items
+    if isinstance(node, If):
+        return (node.body,) if node.other is None else (node.body, node.other)
+    return () if isinstance(node, Run) else (node.body,)
 
 
 def _enter(em: Emitter, granted: tuple[str, ...]) -> None:

@@ -104,9 +104,7 @@ def _that_matter(em: Emitter, needs: tuple[Lin, ...], flat: Flat) -> tuple[Lin, 
     """Conditions on unrolled axes or lanes that the address uses."""
     env, used = em.env, flat.axes
     return tuple(
-        c
-        for c in needs
-        if any(a in used and not isinstance(env.get(a), str) for a in c.atoms())
+        c for c in needs if any(a in used and not isinstance(env.get(a), str) for a in c.atoms())
     )
 
 

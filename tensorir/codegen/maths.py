@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from itertools import pairwise
 
 from tensorir.ir.build import MATHS
@@ -48,15 +47,8 @@ def expand(e: Op, target: Target) -> Expr | None:
     """What computes the maths function `e`, or None if it is no such function or has no form."""
     if e.name not in _KNOWN or not e.dtype.is_float:
         return None
-    return _expanded(e, _has_scale(target))
-
-
-def _has_scale(target: Target) -> bool:
-    return target.has("avx512f") and target.has("avx512vl")
-
-
-@lru_cache(maxsize=2048)
-def _expanded(e: Op, scale: bool) -> Expr | None:
+    # an instruction that scales by a power of two
+    scale = target.has("avx512f") and target.has("avx512vl")
     if e.dtype.bits == 16:
         wide = tuple(Op("cast", (a,), FLOAT32) for a in e.args)
         return Op("cast", (Op(e.name, wide, FLOAT32),), e.dtype)

@@ -45,9 +45,7 @@ def _store_register(em: Emitter, flat: Flat, value: Val, mask: str | None) -> No
             text = em.op(form, old[0], text)
         else:
             assert mask is not None
-            text = em.op(
-                f"select <{width} x i1> {{0}}, {ty} {{1}}, {ty} {{2}}", mask, text, old[0]
-            )
+            text = em.op(f"select <{width} x i1> {{0}}, {ty} {{1}}, {ty} {{2}}", mask, text, old[0])
     em.emit(f"store {ty} {text}, ptr {name}, align 64")
     known["value"] = (text, bool(width))
 
@@ -103,14 +101,10 @@ def _write(em: Emitter, home: Home, at: str, raw: str, mask: str | None) -> None
         return
     name = f"llvm.masked.store.{suffix(home.memory, em.width)}.p0"
     em.module.declare(name, "void", f"{ty}, ptr, <{em.width} x i1>")
-    em.emit(
-        f"call void @{name}({ty} {raw}, ptr align {home.align} {at}, <{em.width} x i1> {mask})"
-    )
+    em.emit(f"call void @{name}({ty} {raw}, ptr align {home.align} {at}, <{em.width} x i1> {mask})")
 
 
-def _scatter(
-    em: Emitter, home: Home, at: str, spot: Spot, raw: str, mask: str | None
-) -> None:
+def _scatter(em: Emitter, home: Home, at: str, spot: Spot, raw: str, mask: str | None) -> None:
     w, ty = em.width, f"<{em.width} x {home.memory}>"
     said = spot.lane if isinstance(spot.lane, int) and spot.lanes is None else "not constant"
     em.module.note(f"scatter to {home.array.name}, stride {said}")
@@ -177,9 +171,7 @@ def flush(em: Emitter) -> None:
     em.width = width
 
 
-def _write_group(
-    em: Emitter, home: Home, base: str, stride: Int, parts: dict[int, str]
-) -> None:
+def _write_group(em: Emitter, home: Home, base: str, stride: Int, parts: dict[int, str]) -> None:
     w = em.width
     square = isinstance(stride, str) or stride >= w
     need = w if square else int(stride)

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from tensorir.codegen.source import Check
 from tensorir.ir.affine import Atom, FloorAtom, Lin
-from tensorir.ir.expr import Axis, Var
+from tensorir.ir.expr import Axis, Expr, Var
 from tensorir.support.errors import internal
 
 if TYPE_CHECKING:
     from tensorir.codegen.address import Flat, Home
     from tensorir.ir.statement import Array
+    from tensorir.ir.stmt import Storage
     from tensorir.ir.target import Target
     from tensorir.lower.pipeline import Lowered
 
@@ -74,7 +75,10 @@ class Module:
         self.serial = 0
         # arrays that may share memory with another, by a common name
         self.shared: dict[Array, object] = {}
-        self.out_of_memory = 0
+        # by the identity of an expression, which is kept: what computes it, and whether it must
+        # not be computed where it is not chosen
+        self.expansions: dict[int, tuple[Expr, Expr | None]] = {}
+        self.guarded: dict[int, tuple[Expr, bool]] = {}
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -132,6 +136,8 @@ class Emitter:
         self.pending: dict[tuple[str, Int, object, int], dict[int, str]] | None = None
         self.pending_homes: dict[object, Home] = {}
         self.homes: dict[Array, Home] = {}
+        # buffers meant for registers that must lie in memory all the same
+        self.demoted: dict[Array, Storage] = {}
         self.flats: dict[tuple[int, int], Flat] = {}
         self.registers: dict[tuple[Array, int], str] = {}
         self.outlined = False
@@ -451,9 +457,7 @@ class Emitter:
         short = self.op(f"trunc i64 {{0}} to {ty}", count) if isinstance(count, str) else count
         test = "ult" if step < 0 else "uge"
         ramp = iota(ty, w)
-        return self.op(
-            f"icmp {test} <{w} x {ty}> {ramp}, {{0}}", self.spread(short, ty), hint="m"
-        )
+        return self.op(f"icmp {test} <{w} x {ty}> {ramp}, {{0}}", self.spread(short, ty), hint="m")
 
     def mask_of(self, scalar: str | None, mask: str | None) -> str | None:
         """One mask for a condition that all lanes share and one for each lane."""

@@ -88,9 +88,7 @@ def _extreme(
 def covered(program: Program, output: Array) -> bool:
     """Whether some statement is seen to write every cell of `output`."""
     return any(
-        w.array is output and _writes_all(s, output)
-        for s in program.statements
-        for w in s.writes
+        w.array is output and _writes_all(s, output) for s in program.statements for w in s.writes
     )
 
 
@@ -113,16 +111,12 @@ def _writes_all(s: Statement, output: Array) -> bool:
     return set(s.domain[0]) <= wanted
 
 
-def in_place(program_of: object) -> dict[Array, tuple[Array, ...]]:
+def in_place(program: Program) -> dict[Array, tuple[Array, ...]]:
     """For each output, the inputs that it may be the same array as.
 
     Only where one statement does everything, each instance reads such an input at the very cell
     that it writes, and no two instances write one cell.
     """
-    from tensorir.lower.pipeline import Lowered
-
-    assert isinstance(program_of, Lowered)
-    program = program_of.program
     if len(program.statements) != 1:
         return {}
     s = program.statements[0]
@@ -136,9 +130,7 @@ def in_place(program_of: object) -> dict[Array, tuple[Array, ...]]:
             if a.role == "input"
             and a.dtype == w.array.dtype
             and a.shape == w.array.shape
-            and all(
-                r.exact and r.affine == w.affine for r in s.reads if r.array is a
-            )
+            and all(r.exact and r.affine == w.affine for r in s.reads if r.array is a)
         )
         if inputs:
             found[w.array] = inputs

@@ -13,7 +13,7 @@ from tensorir.poly.model import Program
 from tensorir.poly.tree import At, Loop, Tree
 
 Cell = tuple[int, ...]
-Sizes = Mapping[Var, int]
+Sizes = Mapping[Axis | Var, int]
 
 
 class TooMany(Exception):
@@ -52,7 +52,7 @@ def points(iters: tuple[Axis, ...], region: Region, sizes: Sizes, most: int) -> 
 def _conjunction(iters: tuple[Axis, ...], conj: Conj, sizes: Sizes) -> Iterator[Cell]:
     rows = [(e if s > 0 else -e) for k, e in conj for s in ((1, -1) if k == "eq" else (1,))]
     env: dict[Axis | Var, int] = dict(sizes)
-    position = {a: n for n, a in enumerate(iters)}
+    position: dict[Axis | Var, int] = {a: n for n, a in enumerate(iters)}
     # each bound is used at the last iterator that it names; a floor waits until all are known
     at: list[list[tuple[int, Lin]]] = [[] for _ in iters]
     late: list[list[Fact]] = [[] for _ in range(len(iters) + 1)]

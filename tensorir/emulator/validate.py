@@ -12,9 +12,9 @@ from itertools import product
 
 from tensorir.emulator.hashed import regroupable
 from tensorir.emulator.machine import Fault, Machine
-from tensorir.emulator.points import Cell, Sizes, TooMany, declared_outputs
-from tensorir.emulator.shrink import Shrunk, shrunk
-from tensorir.ir.expr import Var
+from tensorir.emulator.points import Sizes, TooMany, declared_outputs, holds
+from tensorir.emulator.shrink import shrunk
+from tensorir.ir.expr import Axis, Var
 from tensorir.ir.target import Target
 from tensorir.lower.pipeline import Lowered, lower
 from tensorir.poly.model import Program
@@ -23,8 +23,9 @@ from tensorir.schedule.schedule import Schedule
 from tensorir.support.errors import InternalError, internal, warn
 
 MOST = 200_000
-# symbolic sizes, and constant ones too large, are tried at this many assignments
-TRIES = 2
+# symbolic sizes, and constant ones too large, are tried at this many assignments of so many
+# instances
+TRIES, FEW = 2, 20_000
 
 
 def require_valid(schedule: Schedule, lowered: Lowered, target: Target) -> None:
@@ -56,9 +57,10 @@ def require_valid(schedule: Schedule, lowered: Lowered, target: Target) -> None:
     'tir_B'
     """
     checked = 0
+    most = FEW if schedule.program.sizes else MOST
     for sizes in choices(schedule.program):
         try:
-            check(schedule, lowered, sizes)
+            check(schedule, lowered, sizes, most)
         except TooMany:
             continue
         checked += 1
@@ -68,7 +70,7 @@ def require_valid(schedule: Schedule, lowered: Lowered, target: Target) -> None:
         return
     for small in shrunk(schedule):
         try:
-            check(small.schedule, lower(small.schedule.program, target), {})
+            check(small.schedule, lower(small.schedule.program, target), {}, FEW)
         except TooMany:
             continue
         checked += 1
@@ -82,7 +84,7 @@ def require_valid(schedule: Schedule, lowered: Lowered, target: Target) -> None:
         )
 
 
-def check(schedule: Schedule, lowered: Lowered, sizes: Sizes) -> None:
+def check(schedule: Schedule, lowered: Lowered, sizes: Sizes, most: int = MOST) -> None:
     """Check loops at one assignment of the symbolic sizes.
 
     Raises
@@ -90,13 +92,13 @@ def check(schedule: Schedule, lowered: Lowered, sizes: Sizes) -> None:
     InternalError
         A rule is broken.
     TooMany
-        There are more than 200,000 instances.
+        There are more than `most` instances.
     """
     declared = schedule.at(0).program
     loose = any(step.reassociates for step in schedule.trace)
-    meant = declared_outputs(declared, sizes, MOST, regroup=loose)
+    meant = declared_outputs(declared, sizes, most, regroup=loose)
     try:
-        machine = Machine(lowered, sizes, most=MOST, regroup=loose)
+        machine = Machine(lowered, sizes, most=most, regroup=loose)
     except Fault as fault:
         raise _invalid(schedule, sizes, str(fault)) from None
     for name, cells in meant.items():
@@ -130,7 +132,7 @@ def choices(program: Program) -> Iterator[Sizes]:
     for n in [*wanted, 17, 9, 5, 3, 1, 0]:
         for shift in (0, 1):
             values = tuple(max(0, n - (k * shift) % 3) for k in range(len(names)))
-            sizes: dict[Var, int] = dict(zip(names, values, strict=True))
+            sizes: dict[Axis | Var, int] = dict(zip(names, values, strict=True))
             if values not in seen and _allowed(program, sizes):
                 seen.add(values)
                 yield sizes
@@ -142,14 +144,11 @@ def choices(program: Program) -> Iterator[Sizes]:
 
 
 def _allowed(program: Program, sizes: Sizes) -> bool:
-    from tensorir.emulator.points import holds
-
-    env = dict(sizes.items())
-    if not holds(program.context, env):
+    if not holds(program.context, sizes):
         return False
-    if any(holds(r.refused, env) for r in program.requirements):
+    if any(holds(r.refused, sizes) for r in program.requirements):
         return False
-    return all(e.evaluate(env) >= 0 for a in program.arrays for e in a.shape)
+    return all(e.evaluate(sizes) >= 0 for a in program.arrays for e in a.shape)
 
 
 def _algebraic(declared: Program) -> bool:
@@ -170,4 +169,4 @@ def _invalid(schedule: Schedule, sizes: Sizes, what: str) -> InternalError:
     )
 
 
-__all__ = ["Cell", "MOST", "Shrunk", "check", "choices", "require_valid"]
+__all__ = ["MOST", "check", "choices", "require_valid"]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-import ml_dtypes
 import numpy as np
 
 from tensorir.support.errors import ArgumentError
@@ -47,7 +46,11 @@ class DType:
 
 @cache
 def _numpy(name: str) -> np.dtype[np.generic]:
-    return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+    if name != "bfloat16":
+        return np.dtype(name)
+    import ml_dtypes  # takes as long to load as everything else together
+
+    return np.dtype(ml_dtypes.bfloat16)
 
 
 BOOL = DType("bool", "bool", 1)

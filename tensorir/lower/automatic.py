@@ -52,7 +52,7 @@ def _accesses(
     for p in program.placements.values():
         for access in (*p.stmt.writes, *p.stmt.reads):
             s = small.get(access.array)
-            if s is not None and access.exact:
+            if s is not None and s.dims and access.exact:
                 yield p, access, s
 
 

@@ -94,11 +94,19 @@ def _project(program: Program, name: str) -> tuple[Set, ...]:
     key: _Key = (axes, program.sizes, program.context)
     if key not in known:
         points = ordered(program, name, axes).range().intersect_params(context_set(program))
-        out = [points.coalesce() if points.n_basic_set() > 1 else points]
+        out = [_plain(points)]
         for k in range(len(axes) - 1, -1, -1):
-            out.append(out[-1].project_out(dt.set, k, 1))
+            out.append(_plain(out[-1].project_out(dt.set, k, 1)))
         known[key] = tuple(reversed(out))
     return known[key]
+
+
+def _plain(s: Set) -> Set:
+    """The set with as few pieces and existentials as isl finds at once."""
+    pieces = s.get_basic_sets()
+    if any(b.dim(dt.div) for b in pieces):
+        s = s.compute_divs()
+    return s.coalesce() if s.n_basic_set() > 1 else s
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +165,8 @@ class _Walk:
                 self.look_for_test(list(active), whole)
             return self.hull(t, inner, outer, list(active.values()))
         piece = whole.get_basic_sets()[0]
-        if all(x in exact for x in active) and len(same) == len(active):
+        known = all(x in exact for x in active) and len(same) == len(active)
+        if known and not piece.dim(dt.div):
             # C is exact already: constraints on outer axes alone cannot be news.
             piece = piece.drop_constraints_not_involving_dims(dt.set, len(axes), 1)
         found = isl.facts(piece.gist(_only(outer)), inner, self.program.sizes)

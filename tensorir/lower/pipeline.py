@@ -82,7 +82,7 @@ class Lowered:
     marks
         The loop of the schedule's tree that each loop axis comes from.
     ranges
-        The inclusive maximum of each loop axis that has a constant one; axes start at 0.
+        The inclusive maximum of each loop axis that starts at 0 or above and has one.
     """
 
     body: Node

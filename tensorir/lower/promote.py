@@ -32,7 +32,7 @@ def promote(node: Node, cells: Cells, most: int) -> tuple[dict[Array, Storage], 
         Registers that one buffer may take before it goes to memory.
     """
     uses: dict[Array, list[_Use]] = {a: [] for a in cells.storages}
-    for array, use in _uses(node, cells, {}, None):
+    for array, use in _uses(node, cells, {}, None, None):
         uses[array].append(use)
     out: dict[Array, Storage] = {}
     notes: list[str] = []
@@ -79,9 +79,11 @@ def _reason(storage: Storage, uses: list[_Use], most: int) -> str:
 
 
 def _uses(
-    n: Node, cells: Cells, fixed: Mapping[Axis, None], lane: For | None
+    n: Node, cells: Cells, fixed: Mapping[Axis, None], lane: For | None, threads: For | None
 ) -> Iterator[tuple[Array, _Use]]:
     if isinstance(n, For):
+        if n.kind == "parallel" and threads is None:
+            threads = n  # its body is a function of its own; parallel loops inside are serial there
         if n.kind in ("unroll", "vectorize"):
             fixed = {**fixed, n.axis: None}
         if n.kind == "vectorize":
@@ -89,11 +91,15 @@ def _uses(
     if isinstance(n, Run):
         for access in (*n.statement.writes, *n.statement.reads):
             if access.array in cells.storages:
-                yield access.array, _use(access.array, cells.place(access, n), fixed, lane)
+                use = _use(access.array, cells.place(access, n), fixed, lane)
+                own = dict.fromkeys(cells.storages[access.array].outside)
+                if threads is not None and threads.axis not in own:
+                    use = _Use(0, f"threads of {threads.axis.name} share it")
+                yield access.array, use
         return
     assert isinstance(n, (Block, If, For))
     for i in below(n):
-        yield from _uses(i, cells, fixed, lane)
+        yield from _uses(i, cells, fixed, lane, threads)
 
 
 def _use(

@@ -47,7 +47,8 @@ class Versions:
 
     def loop(self, n: For, open_: Mapping[Axis, int]) -> Node:
         mark = self.marks.get(n.axis)
-        cut = mark is not None and mark.tail == "cut" and n.kind not in _FIXED
+        cut = mark is not None and mark.cut is not None and mark.tail == "cut"
+        cut = cut and n.kind not in _FIXED
         guards = list(self.guards(n, {}))
         if guards and not self.only_masks(n):
             done = self.whole(n, guards, open_)
@@ -216,6 +217,8 @@ def _copies(n: Node) -> int:
 
 def _join(items: tuple[Node, ...]) -> Node:
     """Items in order; neighbours under one test share it."""
+    if not items:
+        return block(())  # of a computation without elements
     first = items[0]
     if all(isinstance(i, If) and i.other is not None for i in items) and len(items) > 1:
         ifs = [i for i in items if isinstance(i, If)]

@@ -1,4 +1,4 @@
-"""The polyhedral program of a declaration: its statements, and the order in which it was written."""
+"""The polyhedral program of a declaration: its statements, in the order in which it was written."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def program(outputs: tuple[Tensor, ...]) -> Program:
         sizes,
         context,
     )
-    return require_sound(made)
+    return require_sound(made, builder.started)
 
 
 def _stages(outputs: tuple[Tensor, ...]) -> tuple[list[Compute], list[Tensor]]:
@@ -186,6 +186,7 @@ class _Builder:
         self.arrays, self.sizes = arrays, sizes
         self.placements: dict[str, Placement] = {}
         self.temporaries: list[Array] = []
+        self.started: set[str] = set()  # stages whose reduction was given its init=
         self._used: set[Axis] = set()
 
     def _loop(self, declared: Axis) -> Axis:
@@ -220,6 +221,8 @@ class _Builder:
         name: str,
     ) -> Tree:
         red = found[0]
+        if red.init is not None:
+            self.started.add(name)
         cell = tuple(Lin({a: 1}) for a in c.axes)
         state, finish = self._state(c, red, outputs, name)
         writes = tuple(Access(a, cell) for a in state)
@@ -244,9 +247,7 @@ class _Builder:
         if finish:
             ex = Extractor(self.arrays)
             results = tuple(ex.read(a, cell) for a in state)
-            out = tuple(
-                ex.body(_replace_reduce(b, results)) for b in c.bodies
-            )
+            out = tuple(ex.body(_replace_reduce(b, results)) for b in c.bodies)
             done = tuple(Access(o, cell) for o in outputs)
             self._add(f"{name}.finish", name, c.axes, domain, done, ex, out, "finish", loops)
             items.append(At(f"{name}.finish"))
@@ -310,4 +311,3 @@ def _replace_reduce(e: Expr, results: tuple[Ref, ...]) -> Expr:
     if isinstance(e, Op):
         return Op(e.name, tuple(_replace_reduce(a, results) for a in e.args), e.dtype)
     return e
-

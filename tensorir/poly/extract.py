@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tensorir.ir.affine import Conj, Lin, Region
+from tensorir.ir.affine import Conj, Fact, Lin, Region
 from tensorir.ir.build import compare, if_then_else, unary
-from tensorir.ir.expr import Const, Expr, Load, Op, Ref
+from tensorir.ir.expr import Axis, Const, Expr, Load, Op, Ref
 from tensorir.ir.index import conditions, to_lin
 from tensorir.ir.statement import Access, Array, Index, May
 from tensorir.ir.tensor import Tensor
@@ -122,7 +122,8 @@ def _first_choice(e: Expr, depth: int) -> tuple[Expr, Expr, Expr] | None:
         a, b = e.args
         return compare("le" if e.name == "min" else "ge", a, b), a, b
     if e.name in ("select", "if_then_else") and conditions(e.args[0]) is not None:
-        return e.args
+        cond, yes, no = e.args
+        return cond, yes, no
     return None
 
 
@@ -181,11 +182,11 @@ def _dtype_range(e: Expr) -> tuple[Lin | None, Lin | None]:
     return Lin(const=low), Lin(const=low + (1 << d.bits) - 1)
 
 
-def axis_facts(axes: tuple[object, ...]) -> Conj:
+def axis_facts(axes: tuple[Axis, ...]) -> Conj:
     """`lower <= axis < upper` for each axis that carries its bounds."""
-    facts: list[tuple[str, Lin]] = []
+    facts: list[Fact] = []
     for a in axes:
-        assert a.lower is not None and a.upper is not None  # type: ignore[attr-defined]
-        here = Lin({a: 1})  # type: ignore[dict-item]
-        facts += [("ge", here - a.lower), ("ge", a.upper - here - 1)]  # type: ignore[attr-defined]
-    return tuple(facts)  # type: ignore[arg-type]
+        assert a.lower is not None and a.upper is not None
+        here = Lin({a: 1})
+        facts += [("ge", here - a.lower), ("ge", a.upper - here - 1)]
+    return tuple(facts)

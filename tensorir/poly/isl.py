@@ -283,6 +283,22 @@ def select(m: Map, order: Sequence[int]) -> Map:
     return m.apply_range(rows.to_map(map_space((), n, len(order))))
 
 
+def select_set(s: Set, places: Sequence[int], n: int) -> Set:
+    """The points of `n` dimensions whose dimensions in `places` are a point of `s`."""
+    rows = Rows({}, 1 + len(places) + n)
+    for k, p in enumerate(places):
+        rows.eq.append({1 + k: 1, 1 + len(places) + p: -1})
+    return s.apply(rows.to_map(map_space((), len(places), n)))
+
+
+def difference(s: Set, a: int, b: int) -> Set:
+    """The values of dimension `a` less dimension `b` over a set."""
+    n = s.dim(dt.set)
+    rows = Rows({}, 2 + n)
+    rows.eq.append({1 + a: 1, 1 + b: -1, 1 + n: -1})
+    return s.apply(rows.to_map(map_space((), n, 1)))
+
+
 # -- from isl to facts
 def from_set(s: Set, dims: Sequence[Axis], sizes: Sizes, *, disjoint: bool = False) -> Region:
     """`s` as a union of conjunctions; its divs become floor atoms. Empty: no conjunction.

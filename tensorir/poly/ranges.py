@@ -20,6 +20,7 @@ from tensorir.poly.relation import context_set, ordered
 from tensorir.poly.tree import At, Loop, Seq, Tree
 
 _hulls: WeakKeyDictionary[Program, dict[Axis, tuple[int, int] | None]] = WeakKeyDictionary()
+_extents: WeakKeyDictionary[Program, dict[Axis, int | None]] = WeakKeyDictionary()
 
 
 def points(program: Program, name: str, axes: Sequence[Axis]) -> Set:
@@ -65,6 +66,37 @@ def _constant_range(program: Program, axis: Axis) -> tuple[int, int] | None:
             low = a if low is None else min(low, a)
             high = b if high is None else max(high, b)
     return (0, -1) if low is None or high is None else (low, high)
+
+
+def constant_extent(program: Program, axis: Axis) -> int | None:
+    """The most iterations that the loop ever spans, first to last, for fixed outer loops and sizes.
+
+    None where no constant bounds it. A loop that starts where an outer one stands, as after
+    `compute_at`, has a constant extent though its range has none.
+    """
+    known = _extents.setdefault(program, {})
+    if axis not in known:
+        known[axis] = _constant_extent(program, axis)
+    return known[axis]
+
+
+def _constant_extent(program: Program, axis: Axis) -> int | None:
+    loop = tree.find(program.tree, axis)
+    assert loop is not None, axis.name
+    names = tree.stmts(loop)
+    axes = _down_to(program, names[0], axis)
+    n = len(axes)
+    with isl.budget():
+        p = _union(program, names, axes)
+        if p.is_empty():
+            return 0
+        # pairs of values of the loop under one point of the outer ones, then their distances
+        last = isl.select_set(p, (*range(n - 1), n - 1), n + 1)
+        first = isl.select_set(p, (*range(n - 1), n), n + 1)
+        distance = isl.difference(last.intersect(first), n - 1, n)
+        distance = distance.project_out(dt.param, 0, distance.dim(dt.param))
+        value = distance.dim_max_val(0)
+        return int(value.to_python()) + 1 if value.is_int() else None
 
 
 def _down_to(program: Program, name: str, axis: Axis) -> tuple[Axis, ...]:

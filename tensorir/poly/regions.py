@@ -91,6 +91,24 @@ def box(array: Array, program: Program) -> Set:
     return isl.to_set(cells, program.sizes, (tuple(inside),))
 
 
+def lower_bounds(m: Map, dim: int, outer: tuple[Axis, ...], sizes: Sizes) -> list[Lin]:
+    """What the constraints of a region say dimension `dim` is at least, affine in `outer`.
+
+    Those that follow the most outer axes come first. Each may hold in a part only: to be proved.
+    """
+    cell = Axis("c")
+    only = isl.select(m, [dim]).coalesce()
+    out: list[Lin] = []
+    for conj in isl.from_set(flat(only), (*outer, cell), sizes):
+        for kind, e in conj:
+            k = e.coef(cell)
+            plain = not any(isinstance(a, tuple) for a in e.terms)
+            if plain and (k == 1 or (kind == "eq" and k == -1)):
+                out.append(e.without(cell) * -k)
+    distinct = list(dict.fromkeys(out))
+    return sorted(distinct, key=lambda e: -sum(isinstance(a, Axis) for a in e.terms))
+
+
 def in_bounds(
     region: Region, dims: Sequence[Axis], cells: Sequence[Axis], array: Array, program: Program
 ) -> bool:

@@ -6,10 +6,10 @@ sizes becomes a requirement that each call checks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
-from tensorir.ir.affine import Lin, fact_text
-from tensorir.ir.expr import Axis
+from tensorir.ir.affine import Conj, Lin, fact_text
+from tensorir.ir.expr import Axis, Var
 from tensorir.ir.statement import Access, Statement
 from tensorir.poly import isl
 from tensorir.poly.access import covered
@@ -19,8 +19,13 @@ from tensorir.poly.relation import context_set, domain_set
 from tensorir.support.errors import ArgumentError, BoundsError
 
 
-def require_sound(program: Program) -> Program:
+def require_sound(program: Program, started: Container[str] = ()) -> Program:
     """The program with what its calls must refuse.
+
+    Parameters
+    ----------
+    started
+        Stages whose reduction was given the value it starts from: these may reduce nothing.
 
     Raises
     ------
@@ -33,7 +38,8 @@ def require_sound(program: Program) -> Program:
     for stmt in program.statements:
         for access in dict.fromkeys(stmt.reads):
             found += _inside(program, stmt, access)
-        if stmt.role == "update" and stmt.combiner is not None and stmt.combiner.empty == "error":
+        reducer = stmt.combiner if stmt.role == "update" else None
+        if reducer is not None and reducer.empty == "error" and stmt.stage not in started:
             found += _something(program, stmt)
     for array in program.arrays:
         if array.role == "input":
@@ -88,9 +94,7 @@ def _inside(program: Program, stmt: Statement, access: Access) -> Iterator[Requi
 def _something(program: Program, stmt: Statement) -> Iterator[Requirement]:
     """A reduction without an identity that users would expect must have something to reduce."""
     n = len(stmt.writes[0].index)
-    init = next(
-        (x for x in program.statements if x.stage == stmt.stage and x.role == "init"), None
-    )
+    init = next((x for x in program.statements if x.stage == stmt.stage and x.role == "init"), None)
     if init is None or stmt.combiner is None:
         return
     some = domain_set(stmt, program.sizes)
@@ -123,15 +127,16 @@ def _requirements(program: Program, sizes: Set, message: str) -> Iterator[Requir
         yield Requirement(conj, f"{message} (and wherever {_facts(conj)})")
 
 
-def _facts(conj: tuple[tuple[str, Lin], ...]) -> str:
-    return " and ".join(fact_text(f) for f in conj) or "sizes are as given"  # type: ignore[arg-type]
+def _facts(conj: Conj) -> str:
+    return " and ".join(fact_text(f) for f in conj)
 
 
 def _value(
     index: Lin, iters: tuple[Axis, ...], at: list[int], program: Program, sizes: dict[str, int]
 ) -> int:
-    env = dict(zip(iters, at, strict=True)) | {v: sizes[v.name] for v in program.sizes}
-    return index.evaluate(env)  # type: ignore[arg-type]
+    env: dict[Axis | Var, int] = dict(zip(iters, at, strict=True))
+    env.update((v, sizes[v.name]) for v in program.sizes)
+    return index.evaluate(env)
 
 
 def _at(values: dict[str, int], sizes: dict[str, int]) -> str:

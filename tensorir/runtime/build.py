@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tensorir.codegen import cpu
 from tensorir.codegen.emit import emit
 from tensorir.codegen.source import KernelSource
+from tensorir.codegen.values import IndexCheck
 from tensorir.ir.statement import Array
 from tensorir.ir.target import Target
 from tensorir.ir.tensor import Tensor
@@ -18,7 +19,7 @@ from tensorir.support.knobs import knobs
 from tensorir.support.names import hint
 from tensorir.support.tracebacks import user_api
 
-INDEX_CHECKS = ("raise", "clamp", "off")
+INDEX_CHECKS: tuple[IndexCheck, ...] = ("raise", "clamp", "off")
 
 
 @user_api
@@ -69,10 +70,11 @@ def build(
     array([0., 2., 4., 6.], dtype=float32)
     """
     s = _as_schedule(what)
-    check = knobs.index_check if index_check is None else index_check
-    if check not in INDEX_CHECKS:
+    wanted = knobs.index_check if index_check is None else index_check
+    check = next((c for c in INDEX_CHECKS if c == wanted), None)
+    if check is None:
         raise ArgumentError(
-            f"index_check={check!r}: expected one of {', '.join(map(repr, INDEX_CHECKS))}"
+            f"index_check={wanted!r:.60}: expected one of {', '.join(map(repr, INDEX_CHECKS))}"
         )
     for name, flag in (("validate", validate), ("checked", checked)):
         if flag is not None and not isinstance(flag, bool):
@@ -90,14 +92,16 @@ def build(
 
 
 def source_of(
-    lowered: Lowered, target: Target, *, checked: bool = False, index_check: str = "raise"
+    lowered: Lowered,
+    target: Target,
+    *,
+    checked: bool = False,
+    index_check: IndexCheck = "raise",
 ) -> KernelSource:
     """The LLVM text of lowered loops, named after the first output."""
     output = next(a for a in lowered.arguments if a.role == "output")
     name = "".join(c if c.isascii() and c.isalnum() else "_" for c in output.name) or "kernel"
-    return emit(
-        lowered, target, name=f"tir_{name}", checked=checked, index_check=index_check
-    )
+    return emit(lowered, target, name=f"tir_{name}", checked=checked, index_check=index_check)
 
 
 def _as_schedule(what: object) -> Schedule:
@@ -129,7 +133,7 @@ def _arguments(s: Schedule, args: Sequence[Tensor] | None) -> tuple[Array, ...] 
     """The arrays that `args` names, in its order; None for the default order."""
     if args is None:
         return None
-    if isinstance(args, Tensor | str) or not isinstance(args, Sequence):
+    if not isinstance(args, list | tuple):
         raise ArgumentTypeError(f"args={args!r:.60}: expected a list of tensors")
     visible = [a for a in s.program.arrays if a.role != "temp"]
     by_name = {a.name: a for a in visible}

@@ -13,7 +13,9 @@ ACCUMULATORS = 24  # more than latency times units on any processor here, fewer 
 STEPS = 20_000
 
 
-def fma_peak(target: Target | None = None, dtype: DType = FLOAT32) -> tuple[Callable[[], None], int]:
+def fma_peak(
+    target: Target | None = None, dtype: DType = FLOAT32
+) -> tuple[Callable[[], None], int]:
     """A function that does nothing but fused multiply-adds, and the operations of one call.
 
     Divide the operations by the best time of a call for the peak of one thread, in operations a

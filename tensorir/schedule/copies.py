@@ -90,21 +90,19 @@ def window(
     n = len(array.shape)
     iters = tuple(Axis(a.name) for a in outer)
     env: dict[Axis | Var, Lin] = {a: Lin({i: 1}) for a, i in zip(outer, iters, strict=True)}
-    bounds = [_origin(program, cells, outer, array, users, d) for d in range(n)]
+    alike = [fixed(program, outer, array, users, d) for d in range(n)]
+    # An index that is the same in all accesses is the origin itself, however isl writes it.
+    bounds = [
+        next(_indices(program, array, users, d))
+        if alike[d]
+        else _origin(program, cells, outer, array, users, d)
+        for d in range(n)
+    ]
     origin = [ZERO if found is None else found.subst(env) for found in bounds]
     absolute = any(found is None for found in bounds)
     names = _dim_names(program, array, users)
-    own = tuple(
-        None if _is_point(program, cells, d, found, outer) else Axis(names[d])
-        for d, found in enumerate(bounds)
-    )
+    own = tuple(None if alike[d] else Axis(names[d]) for d in range(n))
     return Window(outer, iters, own, tuple(origin), names, absolute)
-
-
-def _is_point(
-    program: Program, cells: Map, dim: int, bound: Lin | None, outer: tuple[Axis, ...]
-) -> bool:
-    return bound is not None and regions.is_upper(cells, dim, bound, outer, program)
 
 
 def _origin(
@@ -115,36 +113,73 @@ def _origin(
     users: Sequence[str],
     dim: int,
 ) -> Lin | None:
-    for bound in _candidates(program, outer, array, users, dim):
-        if regions.is_lower(cells, dim, bound, outer, program):
+    return beginning(program, cells, dim, outer, candidates(program, outer, array, users, dim))
+
+
+def beginning(
+    program: Program,
+    region: Map,
+    dim: int,
+    outer: tuple[Axis, ...],
+    proposed: Sequence[Lin],
+) -> Lin | None:
+    """Where dimension `dim` of a region begins, affine in `outer` and proved; None: unknown."""
+    for bound in proposed:
+        if regions.is_lower(region, dim, bound, outer, program):
             return bound
-    return ZERO if regions.is_lower(cells, dim, ZERO, outer, program) and not outer else None
+    for bound in regions.lower_bounds(region, dim, outer, program.sizes):
+        if regions.is_lower(region, dim, bound, outer, program):
+            return bound
+    return None
 
 
-def _candidates(
+def candidates(
     program: Program, outer: tuple[Axis, ...], array: Array, users: Sequence[str], dim: int
 ) -> list[Lin]:
-    """Indices of the users with every axis inside at its first value, the greatest first."""
+    """Indices of the users with every axis inside at its first value.
+
+    Those that follow the most outer axes come first, then the greatest.
+    """
     kept = set(outer)
     found: list[Lin] = []
+    for index in _indices(program, array, users, dim):
+        if index is None:
+            continue
+        first: dict[Axis | Var, Lin] = {
+            x: _first(x) for x in index.atoms() if isinstance(x, Axis) and x not in kept
+        }
+        index = index.subst(first)
+        if all(not isinstance(x, Axis) or x in kept for x in index.atoms()):
+            found.append(index)
+    distinct = list(dict.fromkeys(found))
+    return sorted(distinct, key=lambda e: (-sum(isinstance(a, Axis) for a in e.atoms()), -e.const))
+
+
+def fixed(
+    program: Program, outer: tuple[Axis, ...], array: Array, users: Sequence[str], dim: int
+) -> bool:
+    """Whether all users index a dimension alike, by the outer loops alone: it needs no loop.
+
+    A property of the schedule and not of sizes, so that the same steps fit every size.
+    """
+    found = list(dict.fromkeys(_indices(program, array, users, dim)))
+    if len(found) != 1 or found[0] is None:
+        return False
+    kept = set(outer)
+    return all(not isinstance(x, Axis) or x in kept for x in found[0].atoms())
+
+
+def _indices(
+    program: Program, array: Array, users: Sequence[str], dim: int
+) -> Iterator[Lin | None]:
+    """A dimension's index in each access of the users, over loop axes; None if not affine."""
     for n in users:
         p = program.placements[n]
         env: dict[Axis | Var, Lin] = dict(p.index.items())
         for a in (*p.stmt.reads, *p.stmt.writes):
-            if a.array is not array:
-                continue
-            index = a.index[dim]
-            if not isinstance(index, Lin):
-                continue
-            index = index.subst(env)
-            first: dict[Axis | Var, Lin] = {
-                x: _first(x) for x in index.atoms() if isinstance(x, Axis) and x not in kept
-            }
-            index = index.subst(first)
-            if all(not isinstance(x, Axis) or x in kept for x in index.atoms()):
-                found.append(index)
-    distinct = list(dict.fromkeys(found))
-    return sorted(distinct, key=lambda e: -e.const)
+            if a.array is array:
+                index = a.index[dim]
+                yield index.subst(env) if isinstance(index, Lin) else None
 
 
 def _first(a: Axis) -> Lin:

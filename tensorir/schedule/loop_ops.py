@@ -101,7 +101,8 @@ def split_loop(
             block = replace(block, kind=x.kind, bind=x.bind)
         elif x.kind == "vectorize":
             lanes = 1 << (factor - 1).bit_length()
-            point = replace(point, kind="vectorize", width=min(x.width or lanes, lanes))
+            width = min(x.width or lanes, lanes)
+            point = replace(point, kind="vectorize", width=width, bind=x.bind)
         elif x.kind == "unroll":
             point, block = replace(point, kind="unroll"), replace(block, kind="unroll")
         shown = "auto" if tail == "exact" else tail

@@ -47,9 +47,14 @@ def _at(s: Schedule, at: object, what: str) -> Loop | None:
 
 
 def _name(s: Schedule, name: object, default: str, what: str) -> str:
+    """The name of a new buffer, after which statements are called too: `C_local.load`."""
+    owners = {n.rpartition(".")[0] for n in s.program.placements}
     if name is None:
-        return resolve.free_name(s, default)
-    return resolve.new_name(s, name, primitive=what, what="name")
+        return resolve.free_name(s, default, owners)
+    given = resolve.new_name(s, name, primitive=what, what="name")
+    if given in owners:
+        resolve.fail(f"{what}: the name {given!r} is in use: statements are called after it")
+    return given
 
 
 # -- reading through a copy
@@ -261,7 +266,7 @@ def cache_write(
     outer = rewrite.path_axes(program, loop.axis if loop else None)
     with rewrite.proving(s, what, f"what is written of {array.name}"):
         written, entering = write_back.regions_of(s, kept, loop)
-        write_back.require_init(s, kept, entering, init, loop)
+        write_back.require_init(s, kept, written, entering, init, loop)
         if entering is None and write_back.only_there(program, kept, loop):
             return _shrunk(s, kept, kept_in, outer, name)
         at_ = copies.window(program, written, outer, kept.arrays[0], kept.writers)

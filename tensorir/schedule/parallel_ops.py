@@ -99,7 +99,7 @@ def unroll(s: Schedule, axis: str | Axis, factor: int | None = None) -> Draft:
     for x in _with_twins(s, loop):
         _require_unmarked(s, x, "unroll")
         found = ranges.constant_range(program, x.axis)
-        if size is None and found is None:
+        if size is None and ranges.constant_extent(program, x.axis) is None:
             name = resolve.reference(program, x.axis)
             blocks = fix("unrolls blocks of 4", ("unroll", (name, 4), {}))
             resolve.fail(
@@ -135,8 +135,7 @@ def _copies(program: Program, t: Tree) -> int:
     inside = _copies(program, t.body)
     if t.kind != "unroll":
         return inside
-    found = ranges.constant_range(program, t.axis)
-    return inside * max(1, found[1] - found[0] + 1) if found is not None else inside
+    return inside * max(1, ranges.constant_extent(program, t.axis) or 1)
 
 
 @primitive
@@ -275,9 +274,9 @@ def parallel(s: Schedule, axis: str | Axis) -> Draft:
     program = s.program
     for x in _with_twins(s, loop):
         _require_unmarked(s, x, "parallel")
-        _require_outside(s, x, "parallel")
         violation = legality.carried(program, x.axis)
         if violation is None:
+            _require_outside(s, x, "parallel")
             program = mark(program, x.axis, "parallel")
         elif x is loop:
             refuse(

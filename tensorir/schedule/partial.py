@@ -45,8 +45,8 @@ def spatial_placement(p: Placement, init: Statement, what: str) -> Placement:
             f"{what}: {init.name} was rewritten; its iterators are no longer the update's",
             cls=UnsupportedError,
         )
-    red = _joined(p, [p.roots[i] for i in reducing if i in p.roots])
-    space = _joined(p, [p.roots[i] for i in init.iters if i in p.roots])
+    red = joined(p, [p.roots[i] for i in reducing if i in p.roots])
+    space = joined(p, [p.roots[i] for i in init.iters if i in p.roots])
     both = red & space
     if both:
         name = min(a.name for a in both)
@@ -67,7 +67,18 @@ def spatial_placement(p: Placement, init: Statement, what: str) -> Placement:
     )
 
 
-def _joined(p: Placement, start: Iterable[Axis]) -> set[Axis]:
+def less(p: Placement, axes: Iterable[Axis]) -> Placement:
+    """A placement without axes that fix nothing of its instances, and what is tied to them."""
+    gone = joined(p, axes)
+    return replace(
+        p,
+        axes=tuple(a for a in p.axes if a not in gone),
+        facts=tuple(f for f in p.facts if not any(a in gone for a in f[1].atoms())),
+        retired=tuple(a for a in p.retired if a not in gone),
+    )
+
+
+def joined(p: Placement, start: Iterable[Axis]) -> set[Axis]:
     """Axes that equations tie to those in `start`."""
     found = set(start)
     grew = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tensorir.ir.affine import Lin
@@ -14,7 +14,7 @@ from tensorir.poly.isl import Map
 from tensorir.poly.model import Placement, Program
 from tensorir.poly.relation import access_map, domain_set
 from tensorir.poly.tree import Loop
-from tensorir.schedule import resolve, rewrite
+from tensorir.schedule import copies, resolve, rewrite
 from tensorir.schedule.explain import accepted, fix, require_marks
 from tensorir.schedule.inline import inlined
 from tensorir.schedule.primitive import Draft, primitive
@@ -34,7 +34,8 @@ def compute_at(s: Schedule, stage: object, axis: str | Axis, *, recompute: bool 
     Needs every consumer inside that loop, a stage that is no output, and none whose cells depend
     on other cells of its own. What several iterations need is computed again by each, and the
     step says so. Init, updates and finish of a reduction go together; the stage's array shrinks
-    to what one iteration needs; its loops start afresh. Others call it `compute_at` (Halide, TVM).
+    to what one iteration needs; its loops start afresh and count from where that begins. Others
+    call it `compute_at` (Halide, TVM).
 
     Parameters
     ----------
@@ -68,8 +69,8 @@ def compute_at(s: Schedule, stage: object, axis: str | Axis, *, recompute: bool 
     >>> print(s.compute_at("B", "io").loops())
     for io in 0..2
       alloc B: float32 in global
-      for x in 7*io..(7*io + 9)
-        B[x] = A[x] + 1.0
+      for x in 0..9
+        B[7*io + x] = A[7*io + x] + 1.0
       for ii in 0..7
         C[7*io + ii] = B[7*io + ii] * B[7*io + ii + 2]
     """
@@ -88,16 +89,16 @@ def compute_at(s: Schedule, stage: object, axis: str | Axis, *, recompute: bool 
         if again and not recompute:
             _refuse_recompute(s, stmts, again, outer)
         moved = _lifted(s.program, stmts, need, outer)
+        begins = _beginnings(s.program, stmts, need, arrays, consumers, outer)
     kept = rewrite.without(s.program.tree, names)
     assert kept is not None
     axes = rewrite.fresh_axes(s, _own(moved, outer), name, _names_gone(s, kept))
-    iters_outer = dict(zip(moved[0].iters, outer, strict=False))
-    around = {**axes, **iters_outer}
-    item = rewrite.nest_of(moved, axes, len(outer), s.next_number)
+    loops: dict[Axis, Axis | None] = {i: _counted(a, begins.get(i)) for i, a in axes.items()}
+    item = rewrite.nest_of(moved, loops, len(outer), s.next_number)
     order = rewrite.before(kept, loop.axis, consumers, item)
     placements = dict(s.program.placements)
     for x in moved:
-        placements[x.name] = Placement.fresh(x, tuple(around[i] for i in x.iters))
+        placements[x.name] = _placed(x, outer, axes, loops, begins)
     buffers = dict(s.program.buffers)
     for a in arrays:
         buffers[a] = replace(buffers[a], outside=outer)
@@ -106,6 +107,74 @@ def compute_at(s: Schedule, stage: object, axis: str | Axis, *, recompute: bool 
     rewrite.require_complete(s, new, names, what)
     require_marks(s, new, [*names, *consumers], what)
     return Draft(new, notes=_notes(name, loop, again, more))
+
+
+@dataclass(frozen=True, slots=True)
+class _Beginning:
+    """Where the loop over an iterator begins, and whether it has one value only."""
+
+    at: Lin
+    point: bool
+
+
+def _beginnings(
+    program: Program,
+    stmts: Sequence[Statement],
+    need: dict[str, Map],
+    arrays: Sequence[Array],
+    consumers: Sequence[str],
+    outer: tuple[Axis, ...],
+) -> dict[Axis, _Beginning]:
+    """Where what is needed begins, for the iterators that choose the cell.
+
+    So that a moved loop counts from 0, as a loop over the points of a tile does.
+    """
+    out: dict[Axis, _Beginning] = {}
+    for x in stmts:
+        for d, index in enumerate(x.writes[0].index):
+            it = next(iter(index.terms), None) if isinstance(index, Lin) else None
+            if not isinstance(it, Axis) or it in out or index != Lin({it: 1}):
+                continue
+            proposed = [
+                b for a in arrays for b in copies.candidates(program, outer, a, consumers, d)
+            ]
+            found = [(need[y.name], k) for y in stmts for k, i in enumerate(y.iters) if i is it]
+            begin = copies.beginning(program, found[0][0], found[0][1], outer, proposed)
+            if begin is None or not all(
+                regions.is_lower(m, k, begin, outer, program) for m, k in found[1:]
+            ):
+                continue
+            read = [a for a in arrays if rewrite.readers(program, a, consumers)]
+            point = all(copies.fixed(program, outer, a, consumers, d) for a in read) and all(
+                regions.is_upper(m, k, begin, outer, program) for m, k in found
+            )
+            out[it] = _Beginning(begin, point)
+    return out
+
+
+def _counted(axis: Axis, begin: _Beginning | None) -> Axis | None:
+    """The loop that runs an iterator: from 0 where it is known where it begins."""
+    if begin is None or begin.at == Lin():
+        return axis
+    return None if begin.point else Axis(axis.name, reduce=axis.reduce)
+
+
+def _placed(
+    stmt: Statement,
+    outer: tuple[Axis, ...],
+    axes: dict[Axis, Axis],
+    loops: dict[Axis, Axis | None],
+    begins: dict[Axis, _Beginning],
+) -> Placement:
+    own = stmt.iters[len(outer) :]
+    p = Placement.fresh(stmt, (*outer, *(axes[i] for i in own)))
+    for i in own:
+        a, x = axes[i], loops[i]
+        if x is a:
+            continue
+        value = begins[i].at if x is None else begins[i].at + Lin({x: 1})
+        p = p.replace_axis(a, () if x is None else (x,), value, (("eq", Lin({a: 1}) - value),))
+    return p
 
 
 def _notes(name: str, loop: Loop, again: dict[str, Map], more: bool) -> tuple[str, ...]:
@@ -346,8 +415,7 @@ def compute_root(s: Schedule, stage: object) -> Draft:
     >>> print(s.loops())
     for i in 0..16
       alloc B: float32 in global
-      for x in i..(i + 1)
-        B[x] = A[x] + 1.0
+      B[i] = A[i] + 1.0
       C[i] = B[i] * 2.0
     >>> print(s.compute_root("B").loops())
     for x in 0..16
@@ -369,7 +437,8 @@ def compute_root(s: Schedule, stage: object) -> Draft:
     kept = rewrite.without(s.program.tree, names)
     assert kept is not None
     axes = rewrite.fresh_axes(s, [i for x in stmts for i in x.iters], name, _names_gone(s, kept))
-    item = rewrite.nest_of(stmts, axes, 0, s.next_number)
+    own: dict[Axis, Axis | None] = dict(axes.items())
+    item = rewrite.nest_of(stmts, own, 0, s.next_number)
     order = rewrite.before(kept, None, _consumers(s.program, name, names), item)
     placements = dict(s.program.placements)
     for x in stmts:

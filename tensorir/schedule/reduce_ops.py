@@ -152,8 +152,7 @@ def _out_of_reduction(s: Schedule, r: _Reduction, loop: Loop) -> tuple[Program, 
     first = next(k for k, x in enumerate(around) if x.axis is loop.axis)
     own = [x for x in around[first:] if x.axis not in reducing]
     p = program.placements[r.init]
-    facts = tuple(f for f in p.facts if not any(a in reducing for a in f[1].atoms()))
-    p = replace(p, axes=tuple(a for a in p.axes if a not in reducing), facts=facts)
+    p = partial.less(p, [a for a in p.axes if a in reducing])
     p, item, made = _copies(s, p, own, At(r.init), r.init)
     kept = rewrite.without(program.tree, [r.init])
     assert kept is not None

@@ -277,6 +277,14 @@ def free_name(s: Schedule, name: str, also: Iterable[str] = ()) -> str:
     return fresh(name, {*taken(s.program), *also})
 
 
+def free_names(s: Schedule, *names: str) -> tuple[str, ...]:
+    """The names, or with numbers that make them free, and different from each other."""
+    out: list[str] = []
+    for n in names:
+        out.append(free_name(s, n, out))
+    return tuple(out)
+
+
 def new_names(
     s: Schedule,
     names: object,
@@ -287,10 +295,7 @@ def new_names(
 ) -> tuple[str, ...]:
     """The names given as `into=`, as many as `default`; those of `default` where None is given."""
     if names is None:
-        out: list[str] = []
-        for n in default:
-            out.append(free_name(s, n, out))
-        return tuple(out)
+        return free_names(s, *default)
     given = [names] if isinstance(names, str) else names
     if not isinstance(given, tuple | list):
         fail(f"{primitive}: into takes names, not {names!r:.60}", cls=ArgumentTypeError)

@@ -124,28 +124,32 @@ def without(t: Tree, names: Iterable[str]) -> Tree | None:
     return left
 
 
-def nest_of(stmts: Sequence[Statement], axes: Mapping[Axis, Axis], n_outer: int, step: int) -> Tree:
+def nest_of(
+    stmts: Sequence[Statement], axes: Mapping[Axis, Axis | None], n_outer: int, step: int
+) -> Tree:
     """Loops over the own iterators of statements, shared as in a declaration.
 
     The loops of reduction iterators, and those from the first that differs, are not shared.
-    `axes` gives the loop of each iterator; the first `n_outer` iterators have theirs already.
+    `axes` gives the loop of each iterator, None where it has one value and needs none; the first
+    `n_outer` iterators have theirs already.
     """
-    return _share([(x.name, x.iters[n_outer:]) for x in stmts], axes, step)
+    own = [(x.name, [axes[i] for i in x.iters[n_outer:]]) for x in stmts]
+    return _share([(n, [a for a in loops if a is not None]) for n, loops in own], step)
 
 
-def _share(rest: list[tuple[str, tuple[Axis, ...]]], axes: Mapping[Axis, Axis], step: int) -> Tree:
+def _share(rest: list[tuple[str, list[Axis]]], step: int) -> Tree:
     items: list[Tree] = []
     while rest:
-        name, iters = rest[0]
-        if not iters:
+        name, loops = rest[0]
+        if not loops:
             items.append(At(name))
             rest = rest[1:]
             continue
         n = 1
-        while not iters[0].reduce and n < len(rest) and rest[n][1] and rest[n][1][0] is iters[0]:
+        while not loops[0].reduce and n < len(rest) and rest[n][1] and rest[n][1][0] is loops[0]:
             n += 1
-        inner = _share([(x, its[1:]) for x, its in rest[:n]], axes, step)
-        items.append(Loop(axes[iters[0]], inner, step=step))
+        inner = _share([(x, its[1:]) for x, its in rest[:n]], step)
+        items.append(Loop(loops[0], inner, step=step))
         rest = rest[n:]
     return tree.seq(items)
 

@@ -123,8 +123,14 @@ def regions_of(s: Schedule, kept: Kept, loop: Loop | None) -> tuple[Map, Map | N
 
 
 def require_init(
-    s: Schedule, kept: Kept, entering: Map | None, init: str | None, loop: Loop | None
+    s: Schedule,
+    kept: Kept,
+    written: Map,
+    entering: Map | None,
+    init: str | None,
+    loop: Loop | None,
 ) -> None:
+    """Refuse an `init=` that has no meaning, or that the reducer does not allow."""
     name = kept.arrays[0].name
     ref = resolve.reference(s.program, loop.axis) if loop is not None else ""
     if init is not None and entering is None:
@@ -144,7 +150,7 @@ def require_init(
             f'cache_write: init="identity" regroups {name}, but its reducer {reducer.name} {lack}',
             why='init="load" keeps the order.',
         )
-    if any(s.program.stmt(n).role == "init" for n in kept.writers):
+    if entering is not None and not regions.inside(written, entering, s.program):
         resolve.fail(
             f'cache_write: init="identity" after init_at is not supported for {name}',
             why='the first iteration starts it, later ones may load: init="load".',

@@ -342,9 +342,7 @@ def test_in_place_and_partial() -> None:
     moved = source_of(tir.compute((8, 8), lambda i, j: A[i, j] + B[j, i], name="C"))
     assert moved.arguments[2].in_place == ("A",)
     assert "noalias readonly align 4 %a1" in moved.llvm
-    part = source_of(
-        tir.compute((8, 8), lambda i, j: A[i, j], name="C", where=lambda i, j: j <= i)
-    )
+    part = source_of(tir.compute((8, 8), lambda i, j: A[i, j], name="C", where=lambda i, j: j <= i))
     assert part.arguments[1].partial
     assert plain.operations[0][0] == 1
     assert len(plain.bytes_moved) == 3
@@ -380,6 +378,24 @@ def test_the_same_text_in_every_process() -> None:
         assert done.returncode == 0, done.stderr
         texts.add(done.stdout)
     assert len(texts) == 1
+
+
+@pytest.mark.parametrize("d", ["float32", "float16"])
+def test_deep_expressions(d: str) -> None:
+    A = tir.placeholder((5,), d, name="A")
+
+    def deep(i: tir.Axis) -> tir.Expr:
+        x = A[i]
+        for _ in range(140):
+            x = tir.tanh(x)
+        return x
+
+    s = tir.schedule(tir.compute((5,), deep, name="B")).vectorize("i", 4)
+    x = np.linspace(0.1, 1, 5).astype(d)
+    want = x.astype(np.float64)
+    for _ in range(140):
+        want = np.tanh(want)
+    np.testing.assert_allclose(run(s, x).astype(float), want, rtol=1e-4 if d == "float32" else 0.1)
 
 
 def test_narrower_machines() -> None:

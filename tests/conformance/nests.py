@@ -41,9 +41,7 @@ NESTS = {
         "i,j", {"i": ("1", "N"), "j": ("1", "N")}, "a[i,j]", ("a[i-1,j]", "a[i,j-1]", "a[i-1,j-1]")
     ),
     "transpose_inplace_full": Nest("i,j", _SQUARE, "a[i,j]", ("a[j,i]",)),
-    "floyd": Nest(
-        "k,i,j", _SQUARE | {"k": ("0", "N")}, "p[i,j]", ("p[i,j]", "p[i,k]", "p[k,j]")
-    ),
+    "floyd": Nest("k,i,j", _SQUARE | {"k": ("0", "N")}, "p[i,j]", ("p[i,j]", "p[i,k]", "p[k,j]")),
     "trisolv_update": Nest(
         "i,j", {"i": ("0", "N"), "j": ("0", "i")}, "x[i]", ("x[i]", "L[i,j]", "x[j]"), True
     ),

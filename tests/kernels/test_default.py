@@ -36,16 +36,17 @@ def test_an_elementwise_chain_is_one_vector_loop() -> None:
     C = tir.compute((1 << 20,), lambda i: B[i] + 1.0, name="C")
     s = schedules.schedule_for(C)
     assert [step.primitive for step in s.trace] == [
-        "compute_inline", "split", "vectorize", "parallel"
+        "compute_inline",
+        "split",
+        "vectorize",
+        "parallel",
     ] or [step.primitive for step in s.trace] == ["compute_inline", "vectorize", "parallel"]
 
 
 def test_a_row_sum_runs_in_lanes() -> None:
     A = tir.placeholder((512, 1000), name="A")
     k = tir.reduce_axis(1000, name="k")
-    s = schedules.schedule_for(
-        tir.compute((512,), lambda i: tir.sum(A[i, k], axis=k), name="S")
-    )
+    s = schedules.schedule_for(tir.compute((512,), lambda i: tir.sum(A[i, k], axis=k), name="S"))
     assert "rfactor" in [step.primitive for step in s.trace]
     a = np.random.default_rng(0).standard_normal((512, 1000), np.float32)
     tir.build(s).check(a, against=lambda a: a.sum(axis=1))

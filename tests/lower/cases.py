@@ -127,3 +127,39 @@ def chain(*given: int) -> Schedule:
     b = compute((n + 4,), lambda i: a[i] * 2.0, name="B")
     c = compute((n + 2,), lambda i: b[i] + b[i + 2], name="C")
     return schedule(compute((n,), lambda i: c[i] * b[i + 1] + c[i + 2], name="D"))
+
+
+def half(*given: int) -> Schedule:
+    """A sum that accumulates in a wider type: init, update and finish."""
+    m, n = given or (var("M"), var("N"))
+    a = placeholder((m, n), "float16", name="A")
+    k = reduce_axis((0, n), name="k")
+    return schedule(compute((m,), lambda i: reductions.sum(a[i, k], k), name="S"))
+
+
+def largest(*given: int) -> Schedule:
+    """Two components of one state."""
+    m, n = given or (var("M"), var("N"))
+    a = placeholder((m, n + 1), name="A")
+    k = reduce_axis((0, n + 1), name="k")
+    found = compute((m,), lambda i: reductions.argmax(a[i, k], k), name="S")
+    return schedule(*(found if isinstance(found, tuple) else (found,)))
+
+
+def total(*given: int) -> Schedule:
+    """A result without axes."""
+    m, n = given or (var("M"), var("N"))
+    a = placeholder((m, n), name="A")
+    i, k = reduce_axis((0, m), name="i"), reduce_axis((0, n), name="k")
+    return schedule(compute((), lambda: reductions.sum(a[i, k] * 2.0, (i, k)), name="S"))
+
+
+def ring(*given: int) -> Schedule:
+    """A domain that is no convex set."""
+    (n,) = given or (var("N"),)
+    a = placeholder((n, n), name="A")
+
+    def edge(i, j):  # type: ignore[no-untyped-def]
+        return (i < 2) | (j < 1) | (i + j >= n + 3)
+
+    return schedule(compute((n, n), lambda i, j: a[i, j] + 1.0, where=edge, name="B"))

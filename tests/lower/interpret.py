@@ -6,11 +6,14 @@ holds None, which spreads through every operation and must never reach an output
 
 from __future__ import annotations
 
+import math
+import operator
+import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tensorir.ir.affine import Conj, Lin, Region
+from tensorir.ir.affine import Atom, Conj, Lin, Region
 from tensorir.ir.expr import Axis, Const, Expr, Op, Ref, Var
 from tensorir.ir.statement import Access, Array, Statement
 from tensorir.ir.stmt import Alloc, Block, For, If, Node, Run, Storage
@@ -20,6 +23,11 @@ from tensorir.poly.tree import At, Loop, Tree
 
 Env = dict[Axis | Var, int]
 PRIME = (1 << 61) - 1
+_TESTS: dict[str, Callable[..., object]] = {
+    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+    "eq": operator.eq, "ne": operator.ne, "and": operator.and_, "or": operator.or_,
+    "not": operator.not_,
+}  # fmt: skip
 Cell = tuple[int, ...]
 
 
@@ -42,7 +50,7 @@ class Memory:
                 shape = [e.evaluate(sizes) for e in a.shape]
                 cells: dict[Cell, int | None] = {}
                 for k, c in enumerate(points(shape)):
-                    cells[c] = (hash((a.name, k)) * 2654435761) % PRIME
+                    cells[c] = zlib.crc32(f"{a.name}{k}".encode()) * 2654435761 % PRIME
                 self.arrays[a] = cells
             else:
                 self.arrays[a] = {}
@@ -61,6 +69,8 @@ def value(e: Expr, env: Env, refs: list[int | None]) -> int | None:
     if isinstance(e, Ref):
         return refs[e.slot]
     if isinstance(e, Const):
+        if e.value in (math.inf, -math.inf):
+            return PRIME if e.value > 0 else -1
         return int(e.value) % PRIME
     if isinstance(e, (Axis, Var)):
         return env[e] % PRIME
@@ -77,7 +87,13 @@ def value(e: Expr, env: Env, refs: list[int | None]) -> int | None:
         return max(x) if e.name == "max" else min(x)
     if e.name == "cast":
         return x[0]
-    return hash((e.name, *x)) % PRIME
+    if e.name in ("select", "if_then_else"):
+        return x[1] if x[0] else x[2]
+    if e.name == "isnan":
+        return 0
+    if e.name in _TESTS:
+        return int(_TESTS[e.name](*x))
+    return zlib.crc32(repr((e.name, *x)).encode())
 
 
 @dataclass
@@ -89,7 +105,8 @@ class Machine:
     memory: Memory = field(default_factory=Memory)
     ran: Counter[tuple[str, Cell]] = field(default_factory=Counter)
     extra: int = 0
-    # cells that only extra instances wrote: reading one into a real result would be a fault
+    # unrolled and vector axes around what runs now
+    fixed: list[Axis] = field(default_factory=list)
     buffers: dict[Array, tuple[Storage, dict[Cell, int | None]]] = field(default_factory=dict)
 
     def start(self) -> Machine:
@@ -127,10 +144,17 @@ class Machine:
         values = range(low, high + 1)
         for v in reversed(values) if n.kind == "parallel" else values:
             top = self.lowered.ranges.get(n.axis)
-            assert v >= 0 and (top is None or v <= top), (n.axis, v, top)
+            assert top is None or 0 <= v <= top, (n.axis, v, top)
+            if n.kind in ("unroll", "vectorize"):
+                self.fixed.append(n.axis)
             self.go(n.body, {**env, n.axis: v})
+            if n.kind in ("unroll", "vectorize"):
+                self.fixed.pop()
 
     def run(self, n: Run, env: Env) -> None:
+        if n.corner:
+            first = {**env, **dict.fromkeys(self.fixed, 0)}
+            assert all(c.evaluate(first) >= 0 for c in (*n.conds, *n.read_conds)), n
         if any(c.evaluate(env) < 0 for c in n.conds):
             return
         s = n.statement
@@ -192,7 +216,7 @@ def instances(program: Program, sizes: Env) -> Counter[tuple[str, Cell]]:
 
 
 def _domain(s: Statement, sizes: Env) -> Iterator[Cell]:
-    reach = max([30, *sizes.values()]) * 70
+    reach = max([8, *sizes.values()]) * 40
     seen: set[Cell] = set()
     for conj in s.domain:
         for c in _solve(s.iters, conj, dict.fromkeys(s.iters, (-8, reach)), sizes):
@@ -221,34 +245,64 @@ def _solve(
 def _narrow(
     conj: Conj, box: dict[Axis, tuple[int, int]], sizes: Env
 ) -> dict[Axis, tuple[int, int]] | None:
+    """Intervals of the iterators outside which a fact fails; None if there is nothing inside."""
     box = dict(box)
+    work = [e * sign for kind, e in conj for sign in ((1, -1) if kind == "eq" else (1,))]
     changed = True
     while changed:
         changed = False
-        for kind, e in conj:
-            for sign in (1, -1) if kind == "eq" else (1,):
-                f = e * sign
-                if any(isinstance(a, tuple) for a in f.terms):
-                    continue
-                top = f.const
-                for a, c in f.terms.items():
-                    low, high = box[a] if a in box else (sizes[a], sizes[a])
-                    top += max(c * low, c * high)
-                if top < 0:
-                    return None
-                for a, c in f.terms.items():
-                    if a not in box:
-                        continue
-                    low, high = box[a]
-                    rest = top - max(c * low, c * high)
-                    new = (max(low, -(rest // c)), high) if c > 0 else (low, min(high, rest // -c))
-                    if new[0] > new[1]:
-                        return None
-                    if new != (low, high):
-                        box[a] = new
-                        top = rest + max(c * new[0], c * new[1])
-                        changed = True
+        for e in work:
+            new = _tighten(e, box, sizes)
+            if new is None:
+                return None
+            if new != box:
+                box, changed = new, True
     return box
+
+
+def _tighten(
+    e: Lin, box: dict[Axis, tuple[int, int]], sizes: Env
+) -> dict[Axis, tuple[int, int]] | None:
+    """Intervals narrowed by e >= 0."""
+    out = dict(box)
+    top = e.const + sum(_most(a, c, box, sizes) for a, c in e.terms.items())
+    if top < 0:
+        return None
+    for a, c in e.terms.items():
+        rest = top - _most(a, c, box, sizes)
+        if isinstance(a, tuple):
+            if a[0] == "//":
+                # c*q + rest >= 0 bounds q, and q bounds what is divided.
+                most = (rest // -c) * a[2] + a[2] - 1 - a[1]
+                inner = a[1] + (rest // c) * a[2] if c > 0 else most
+                new = _tighten(inner, out, sizes)
+                if new is None:
+                    return None
+                out = new
+            continue
+        if a not in out:
+            continue
+        low, high = out[a]
+        out[a] = (max(low, -(rest // c)), high) if c > 0 else (low, min(high, rest // -c))
+        if out[a][0] > out[a][1]:
+            return None
+    return out
+
+
+def _most(a: Atom, c: int, box: dict[Axis, tuple[int, int]], sizes: Env) -> int:
+    low, high = _interval(a, box, sizes)
+    return max(c * low, c * high)
+
+
+def _interval(a: Atom, box: dict[Axis, tuple[int, int]], sizes: Env) -> tuple[int, int]:
+    if not isinstance(a, tuple):
+        return box[a] if a in box else (sizes[a], sizes[a])  # type: ignore[index]
+    if a[0] == "%":
+        return 0, a[2] - 1
+    parts = [(c, _interval(x, box, sizes)) for x, c in a[1].terms.items()]
+    low = a[1].const + sum(min(c * x, c * y) for c, (x, y) in parts)
+    high = a[1].const + sum(max(c * x, c * y) for c, (x, y) in parts)
+    return low // a[2], high // a[2]
 
 
 def reference(program: Program, sizes: Env) -> dict[str, dict[Cell, int | None]]:

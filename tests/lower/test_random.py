@@ -19,6 +19,7 @@ SEED = int(os.environ.get("LOWER_SEED", "7"))
 ROUNDS = int(os.environ.get("LOWER_ROUNDS", "60"))
 PROGRAMS: list[Callable[..., Schedule]] = [
     cases.matmul, cases.elementwise, cases.blur, cases.triangle, cases.rows, cases.chain,
+    cases.half, cases.largest, cases.total, cases.ring,
 ]  # fmt: skip
 
 
@@ -28,7 +29,7 @@ def step(s: Schedule, r: random.Random) -> Schedule:
     pick = r.choice(loops).axis
     temps = [a.name for a in s.program.buffers]
     arrays = [a.name for a in s.program.arrays]
-    kind = r.randrange(16)
+    kind = r.randrange(19)
     if kind < 4:
         tail = r.choice(["auto", "auto", "cut", "guard"])
         return s.split(pick, r.choice([2, 3, 4]), tail=tail)
@@ -64,6 +65,12 @@ def step(s: Schedule, r: random.Random) -> Schedule:
         updates = [p for p in s.program.statements if p.role == "update"]
         if updates:
             return s.init_at(r.choice(updates).stage, pick)
+    if kind == 16:
+        return s.rfactor(pick)
+    if kind == 17:
+        return s.vector_reduce(pick, r.choice([2, 4]), accumulators=r.choice([1, 2]))
+    if kind == 18 and temps:
+        return s.compute_inline(r.choice(temps))
     t = tree.find(s.program.tree, pick)
     if t is not None and isinstance(t.body, tree.Loop):
         return s.fuse(pick, t.body.axis)

@@ -111,3 +111,11 @@ def test_nothing_warns(executed: dict[str, Any]) -> None:
         if o["output_type"] == "stream" and o["name"] == "stderr"
     ]
     assert errors == []
+
+
+def test_every_decision_is_listed() -> None:
+    pages = sorted(p.name for p in (FOLDER / "design").glob("[0-9]*.md"))
+    listed = re.findall(
+        r"\]\(([\w.-]+\.md)\)", (FOLDER / "design" / "README.md").read_text("utf-8")
+    )
+    assert listed == pages

@@ -30,7 +30,8 @@ def main() -> int:
             print(error, flush=True)
         seed += 1
     took = time.perf_counter() - start
-    print(f"seeds {options.seed}..{seed - 1}: {counts['pairs']} pairs, {len(wrong)} wrong, {took:.1f} s")
+    pairs = f"{counts['pairs']} pairs, {len(wrong)} wrong"
+    print(f"seeds {options.seed}..{seed - 1}: {pairs}, {took:.1f} s")
     for name, n in sorted(counts.items()):
         print(f"  {name}: {n}")
     return 1 if wrong else 0

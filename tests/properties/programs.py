@@ -88,9 +88,7 @@ def stencil(rng: Random) -> Case:
     X = tir.compute(
         (e["M"] + 2, e["N"]), lambda y, x: A[y, x] + A[y, x + 1] + A[y, x + 2], name="X"
     )
-    Y = tir.compute(
-        (e["M"], e["N"]), lambda y, x: X[y, x] - X[y + 1, x] + X[y + 2, x], name="Y"
-    )
+    Y = tir.compute((e["M"], e["N"]), lambda y, x: X[y, x] - X[y + 1, x] + X[y + 2, x], name="Y")
 
     def expect(a: np.ndarray) -> np.ndarray:
         b = a[:, :-2] + a[:, 1:-1] + a[:, 2:]
@@ -110,9 +108,7 @@ def matmul(rng: Random) -> Case:
     C = tir.compute((e["M"], e["N"]), lambda i, j: tir.sum(A[i, k] * B[k, j], axis=k), name="C")
     outputs = C
     if rng.random() < 0.4:
-        outputs = tir.compute(
-            (e["M"], e["N"]), lambda i, j: tir.maximum(C[i, j], 0) + 1, name="D"
-        )
+        outputs = tir.compute((e["M"], e["N"]), lambda i, j: tir.maximum(C[i, j], 0) + 1, name="D")
     shapes = [(d, lambda s: (s["M"], s["K"])), (d, lambda s: (s["K"], s["N"]))]
     return Case("matmul", (outputs,), shapes, sizes)
 
