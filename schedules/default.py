@@ -97,7 +97,12 @@ def _register_tile(
         return _vectorize(s, spatial[-1], lanes)
     tiled = tiled.reorder(*order)
     if tiled.check("cache_write", main.stage, "local", at=ro):
+        before = set(tiled.axes)
         tiled = tiled.cache_write(main.stage, "local", at=ro)
+        # copies between the tile and memory run along the same axis
+        for copy in tiled.axes:
+            if copy not in before and copy.name.endswith(f".{spatial[-1].name}"):
+                tiled = tiled.vectorize(copy, width=lanes)
     if rows is not None and tiled.check("unroll", rows):
         tiled = tiled.unroll(rows)
     if not tiled.check("vectorize", ri, width=lanes):

@@ -21,10 +21,12 @@ from tensorir.support.errors import (
     BoundsError,
     CallValueError,
 )
+from tensorir.support.tracebacks import user_api
 
 Array = NDArray[Any]
 
 
+@user_api
 def evaluate(
     outputs: Tensor | Sequence[Tensor],
     *arrays: Any,
@@ -65,7 +67,7 @@ def evaluate(
     array([ 3, 12])
     """
     single = isinstance(outputs, Tensor)
-    wanted = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
+    wanted = tuple(outputs) if isinstance(outputs, list | tuple) else (outputs,)
     for t in wanted:
         if not isinstance(t, Tensor):
             raise ArgumentTypeError(f"expected a tensor, got {type(t).__name__} {t!r:.60}")

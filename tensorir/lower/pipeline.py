@@ -58,7 +58,7 @@ from tensorir.lower.layout import layouts
 from tensorir.lower.normalise import Normal, normalise
 from tensorir.lower.place import place
 from tensorir.lower.promote import promote
-from tensorir.lower.relax import relax, round_up
+from tensorir.lower.relax import relax, round_up, squeezed
 from tensorir.lower.verify import verify
 from tensorir.lower.versions import Versions
 from tensorir.poly.model import Program
@@ -124,6 +124,7 @@ def lower(
     storages = _renamed(chosen.storages, normal)
     box = ranges(normal.node)
     storages = round_up(normal.node, storages, box, normal.lanes)
+    storages = squeezed(normal.node, storages)
     cells = Cells(storages, box)
     relaxed = relax(normal.node, cells, chosen.private)
     versions = Versions(storages, relaxed.dropped, frozenset(normal.plain), normal.marks)

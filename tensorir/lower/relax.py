@@ -46,6 +46,33 @@ def round_up(
     return out
 
 
+def squeezed(node: Node, storages: Mapping[Array, Storage]) -> dict[Array, Storage]:
+    """Storages without dimensions of extent 1: neighbours along others are then neighbours.
+
+    An array with a loaded index keeps all, for it is addressed as declared.
+    """
+    loaded = {
+        a.array
+        for r in runs(node)
+        for a in (*r.statement.writes, *r.statement.reads)
+        if not a.exact
+    }
+    out: dict[Array, Storage] = {}
+    for array, s in storages.items():
+        if array in loaded:
+            out[array] = s
+            continue
+        kept = [k for k, (d, op, _) in enumerate(s.dims) if op is not None or not _one(s.extent[d])]
+        lanes = s.shape[len(s.dims) :]
+        shape = (*(s.shape[k] for k in kept), *lanes)
+        out[array] = replace(s, dims=tuple(s.dims[k] for k in kept), shape=shape)
+    return out
+
+
+def _one(extent: Lin) -> bool:
+    return extent.is_const and extent.const == 1
+
+
 @dataclass(frozen=True, slots=True)
 class Relaxed:
     """Loops without needless guards; `dropped` keeps what each instance lost."""

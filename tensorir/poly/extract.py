@@ -21,6 +21,23 @@ def both(a: Region, b: Region) -> Region:
     return tuple((*x, *y) for x in a for y in b)
 
 
+def implied(cond: Expr) -> Region:
+    """What is sure about axes and sizes where `cond` holds: its affine part, at worst nothing."""
+    exact = conditions(cond)
+    if exact is not None:
+        return exact
+    if isinstance(cond, Op) and cond.name == "and":
+        return both(implied(cond.args[0]), implied(cond.args[1]))
+    if isinstance(cond, Op) and cond.name == "or":
+        return implied(cond.args[0]) + implied(cond.args[1])
+    if isinstance(cond, Op) and cond.name == "not" and isinstance(cond.args[0], Op):
+        inner = cond.args[0]
+        if inner.name in ("and", "or"):
+            other = "or" if inner.name == "and" else "and"
+            return implied(Op(other, tuple(unary("not", a) for a in inner.args), cond.dtype))
+    return ALWAYS
+
+
 class Extractor:
     """Turns loads into `Ref`s and collects what they read.
 
@@ -52,12 +69,9 @@ class Extractor:
         if e.name == "if_then_else":
             cond, yes, no = e.args
             c = self.body(cond, guard, path)
-            holds, fails = conditions(cond), conditions(unary("not", cond))
-            g1 = guard if holds is None else both(guard, holds)
-            g2 = guard if fails is None else both(guard, fails)
             self._keep.append(cond)
-            a = self.body(yes, g1, (*path, id(cond), 1))
-            b = self.body(no, g2, (*path, id(cond), 0))
+            a = self.body(yes, both(guard, implied(cond)), (*path, id(cond), 1))
+            b = self.body(no, both(guard, implied(unary("not", cond))), (*path, id(cond), 0))
             return Op(e.name, (c, a, b), e.dtype)
         args = tuple(self.body(a, guard, path) for a in e.args)
         if all(x is y for x, y in zip(args, e.args, strict=True)):

@@ -11,13 +11,14 @@ import functools
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import ParamSpec, TypeVar
 
 from tensorir.support.diagnostics import is_own
 from tensorir.support.errors import InternalError, TensorIRError, internal
 
-__all__ = ["user_api"]
+__all__ = ["theirs", "user_api"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,6 +33,7 @@ _LIBRARIES = (
     "platformdirs",
     "filelock",
 )
+_THEIRS = "_raised_by_a_function_of_the_user"
 _STDLIB = sysconfig.get_paths()["stdlib"]
 
 
@@ -64,6 +66,19 @@ def user_api(function: Callable[P, R]) -> Callable[P, R]:
             raise _fault(function, args, kwargs, error) from error
 
     return public
+
+
+@contextmanager
+def theirs() -> Iterator[None]:
+    """Around a call of the user's function: what it raises is theirs, also where no frame tells.
+
+    None does where it is called with the wrong arguments, or is a function written in C.
+    """
+    try:
+        yield
+    except Exception as error:
+        error.__dict__[_THEIRS] = True
+        raise
 
 
 def _trim(error: TensorIRError) -> None:
@@ -114,7 +129,8 @@ def _safely(tell: Callable[[], object]) -> str:
 
 def _is_users(error: Exception) -> bool:
     """Return whether an exception came out of a function that the user handed to us."""
-    return any(_is_users_frame(entry.tb_frame) for entry in _entries(error.__traceback__))
+    frames = (entry.tb_frame for entry in _entries(error.__traceback__))
+    return _THEIRS in error.__dict__ or any(map(_is_users_frame, frames))
 
 
 def _is_users_frame(frame: FrameType) -> bool:

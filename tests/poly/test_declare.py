@@ -121,6 +121,16 @@ def test_a_condition_takes_part_in_the_bounds_of_the_reads_it_guards() -> None:
     assert p.requirements == ()
 
 
+def test_a_condition_partly_on_data_still_bounds_what_it_guards() -> None:
+    A, F = tir.placeholder((8,), name="A"), tir.placeholder((10,), "bool", name="F")
+    B = tir.compute((10,), lambda i: tir.if_then_else(F[i] & (i < 8), A[i], 0.0), name="B")
+    assert program(B).requirements == ()
+    C = tir.compute((10,), lambda i: tir.if_then_else(F[i] | (i >= 8), 0.0, A[i]), name="C")
+    assert program(C).requirements == ()
+    with pytest.raises(tir.BoundsError):
+        program(tir.compute((10,), lambda i: tir.if_then_else(F[i] | (i < 8), A[i], 0.0), name="D"))
+
+
 def test_reading_a_cell_that_nothing_computes_is_refused() -> None:
     A = tir.placeholder((4, 4), name="A")
     T = tir.compute((4, 4), lambda i, j: A[i, j], name="T", where=lambda i, j: j <= i)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tensorir as tir
 from tensorir.codegen import cpu
 from tensorir.codegen.source import KernelSource
 from tensorir.runtime import kernel as kernels
@@ -366,6 +367,13 @@ def test_a_loaded_kernel_runs(tmp_path: Path) -> None:
     a = np.random.default_rng(0).random((5, 8), np.float32)
     np.testing.assert_array_equal(k(a), a[1:-1, 1:-1])
     assert k.time(a, repeat=1).bytes == 4 * 3 * 3
+
+
+def test_tir_load_reads_what_save_wrote(tmp_path: Path) -> None:
+    A = tir.placeholder((4,), name="A")
+    k = tir.build(tir.compute((4,), lambda i: A[i] * 2.0, name="B"))
+    k.save(tmp_path / "k.zip")
+    assert tir.load(tmp_path / "k.zip")(np.ones(4, np.float32)).tolist() == [2.0] * 4
 
 
 def saved(tmp_path: Path) -> tuple[Path, dict[str, Any], dict[str, bytes]]:

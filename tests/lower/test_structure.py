@@ -1,0 +1,151 @@
+"""What single passes decide: origins, registers, splits by sizes, and the rules of loops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tensorir.ir.affine import ZERO, Lin
+from tensorir.ir.expr import Axis
+from tensorir.ir.printer import loops_text
+from tensorir.ir.stmt import Alloc, Block, For, If, Node, Run
+from tensorir.lower import boxes, loops
+from tensorir.lower.pipeline import loops_only, lower
+from tensorir.lower.verify import verify
+from tensorir.support.errors import InternalError
+from tests.lower import cases
+from tests.lower.cases import run
+
+
+def test_origins_of_packed_panels_are_their_tiles() -> None:
+    lowered = lower(cases.packed(cases.matmul()).program, cases.machine())
+    found = {
+        s.array.name: ([o.text() for o in s.origin], [e.text() for e in s.shape])
+        for s in lowered.storages
+    }
+    assert found == {
+        "B_cache": (["6*pc", "16*jc"], ["2", "6", "8"]),
+        "A_cache": (["6*ic", "6*pc"], ["2", "6", "3"]),
+        "C_local": (["6*ic + 3*ir", "16*jc + 8*jr"], ["3", "8"]),
+    }
+
+
+def test_a_whole_temporary_keeps_its_declared_extent() -> None:
+    lowered = lower(cases.blur().program, cases.machine())
+    (x,) = lowered.storages
+    assert ([e.text() for e in x.shape], [o.text() for o in x.origin]) == (
+        ["M + 2", "N"], ["0", "0"],
+    )  # fmt: skip
+
+
+def test_dimensions_of_one_are_dropped() -> None:
+    s = cases.rows().vector_reduce("k", 4, accumulators=2)
+    (x,) = lower(s.program, cases.machine()).storages
+    assert ([e.const for e in x.shape], x.scope, x.register) == ([8], "register", 4)
+
+
+def test_an_empty_reduction_is_tested_once_outside() -> None:
+    s0 = cases.matmul()
+    s = s0.split("k", 4).reorder("ko", "i", "j", "ki").init_at("C", "ko")
+    lowered, _ = run(s0, s, *cases.small(3))
+    text = loops_text(lowered.body)
+    assert text.startswith("if K >= 1:") and "if K <= 0:" in text
+    assert "max(" not in text
+
+
+def test_printed_loops_are_not_split() -> None:
+    s = cases.matmul().split("k", 4).reorder("ko", "i", "j", "ki").init_at("C", "ko")
+    names = [x.axis.name for x in boxes.loops(loops_only(s.program))]
+    assert len(names) == len(set(names))
+
+
+def test_ranges_that_do_not_join_become_a_hull() -> None:
+    s0 = cases.ring()
+    lowered, _ = run(s0, s0.split("j", 4), (0,), (1,), (4,), (9,))
+    assert lowered.body is not None
+
+
+def test_the_same_loops_in_every_process() -> None:
+    once = loops_text(lower(cases.packed(cases.matmul()).program, cases.machine()).body)
+    again = loops_text(lower(cases.packed(cases.matmul()).program, cases.machine()).body)
+    assert once == again
+
+
+def test_projections_are_remembered() -> None:
+    s = cases.packed(cases.matmul())
+    p = s.program.placements["C"]
+    lower(s.program, cases.machine())
+    known = dict(loops._projections[p])
+    lower(s.program, cases.machine())
+    assert loops._projections[p] == known
+
+
+# -- rules
+def a_run() -> tuple[Run, For]:
+    body = lower(cases.elementwise().program, cases.machine()).body
+    (r,) = boxes.runs(body)
+    (x,) = boxes.loops(body)
+    return r, x
+
+
+def broken(node: Node, rule: str, after: str = "normalise") -> None:
+    with pytest.raises(InternalError, match=rule):
+        verify(node, {}, after=after)
+
+
+def test_rule_names_are_bound() -> None:
+    r, x = a_run()
+    verify(x, {}, after="normalise")
+    broken(r, "no loop around it is over")
+    broken(replace(x, upper=((1, Lin({Axis("q"): 1})),)), "names q")
+
+
+def test_rule_no_loop_in_itself() -> None:
+    _, x = a_run()
+    broken(replace(x, body=x), "inside itself")
+
+
+def test_rule_bounds_are_there() -> None:
+    _, x = a_run()
+    broken(replace(x, lower=()), "has no bound")
+
+
+def test_rule_marked_loops_have_an_extent() -> None:
+    _, x = a_run()
+    broken(replace(x, kind="unroll"), "no constant extent")
+
+
+def test_rule_vector_extents_are_whole() -> None:
+    _, x = a_run()
+    broken(replace(x, kind="vectorize", extent=6, width=4), "extent 6, width 4")
+
+
+def test_rule_one_vector_loop_at_a_time() -> None:
+    _, x = a_run()
+    inner = replace(x, kind="vectorize", extent=4, width=4)
+    outer = For(Axis("o"), ((1, ZERO),), ((1, Lin({}, 3)),), inner, "vectorize", 4, 4)
+    broken(outer, "inside another")
+
+
+def test_rule_tests_and_bounds_are_free_of_lanes() -> None:
+    r, x = a_run()
+    lane = replace(x, kind="vectorize", extent=4, width=4)
+    fact = (("ge", Lin({x.axis: 1})),)
+    broken(replace(lane, body=If(fact, r)), "depends on a lane")  # type: ignore[arg-type]
+    inner = For(Axis("o"), ((1, ZERO),), ((1, Lin({x.axis: 1})),), r)
+    broken(replace(lane, body=inner), "depends on a lane")
+
+
+def test_rule_iterators_are_complete() -> None:
+    r, x = a_run()
+    broken(replace(x, body=replace(r, args=())), "0 of 1 iterators")
+
+
+def test_rule_buffers_are_allocated() -> None:
+    lowered = lower(cases.blur().program, cases.machine())
+    assert isinstance(lowered.body, Alloc)
+    storages = {s.array: s for s in lowered.storages}
+    verify(lowered.body, storages, after="place")
+    with pytest.raises(InternalError, match="not allocated"):
+        verify(Block((lowered.body.body,)), storages, after="place")
