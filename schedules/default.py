@@ -81,11 +81,11 @@ def _register_tile(
     columns = lanes * (VECTORS if few is None or few >= VECTORS * lanes else 1)
     if few is not None and few < lanes:
         return s
-    ro, ri = f"{spatial[-1].name}_o", f"{spatial[-1].name}_i"
+    ro, ri = free_names(s, f"{spatial[-1].name}_o", f"{spatial[-1].name}_i")
     tiled = s.split(_name(s, spatial[-1]), columns, into=(ro, ri))
     tile, rows = [ri], None
     if len(spatial) > 1 and (_extent(spatial[-2]) or ROWS) >= ROWS:
-        outer, rows = f"{spatial[-2].name}_o", f"{spatial[-2].name}_i"
+        outer, rows = free_names(tiled, f"{spatial[-2].name}_o", f"{spatial[-2].name}_i")
         tiled = tiled.split(_name(s, spatial[-2]), ROWS, into=(outer, rows))
         tile = [rows, ri]
         # first the tile alone, so that the initial value stays inside it

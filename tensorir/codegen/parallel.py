@@ -18,9 +18,7 @@ from tensorir.codegen.values import Emitter, Int
 from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Axis, Expr, Op, Var
 from tensorir.ir.stmt import Alloc, Block, For, If, Node, Run
-
-# about 20 microseconds, in instructions: below it, waking the threads costs more than they save
-_WORTH = 100_000
+from tensorir.support.knobs import knobs
 
 
 def region(em: Emitter, loop: For, first: Int, last: Int) -> None:
@@ -110,9 +108,9 @@ def _start(
     units = _cost(em, loop.body, {})
     units = em.mul(units, em.add(em.sub(last, first), 1))
     if isinstance(units, int):
-        worth = "true" if units >= _WORTH else "false"
+        worth = "true" if units >= knobs.parallel_threshold else "false"
     else:
-        worth = em.op("icmp sge i64 {0}, {1}", units, _WORTH)
+        worth = em.op("icmp sge i64 {0}, {1}", units, knobs.parallel_threshold)
     threads = em.now("load i32, ptr @tir_threads, align 4")
     several = em.now(f"icmp sgt i32 {threads}, 1")
     asked = em.now(f"and i1 {several}, {worth}")

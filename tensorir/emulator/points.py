@@ -95,7 +95,7 @@ def _box(
     iters: tuple[Axis, ...], rows: list[Lin], sizes: Sizes
 ) -> dict[Axis, tuple[int, int]] | None:
     """Ranges of the iterators, by narrowing intervals; None if the conjunction is empty."""
-    box: dict[Axis, tuple[int, int]] = {a: (-_WIDE, _WIDE) for a in iters}
+    box: dict[Axis, tuple[int, int]] = dict.fromkeys(iters, (-_WIDE, _WIDE))
     for _ in range(2 * len(iters) + 2):
         before = dict(box)
         for e in rows:

@@ -70,7 +70,7 @@ def evaluate(
     wanted = tuple(outputs) if isinstance(outputs, list | tuple) else (outputs,)
     for t in wanted:
         if not isinstance(t, Tensor):
-            raise ArgumentTypeError(f"expected a tensor, got {type(t).__name__} {t!r:.60}")
+            raise ArgumentTypeError(f"evaluate: expected tensors, not a {type(t).__name__}")
         if t.op is None:
             raise ArgumentError(f"{t.name} is a placeholder: there is nothing to compute")
     computes, inputs = stages(wanted)

@@ -50,7 +50,8 @@ def _numpy(name: str) -> np.dtype[np.generic]:
         return np.dtype(name)
     import ml_dtypes  # takes as long to load as everything else together
 
-    return np.dtype(ml_dtypes.bfloat16)
+    found: np.dtype[np.generic] = np.dtype(ml_dtypes.bfloat16)
+    return found
 
 
 BOOL = DType("bool", "bool", 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensorir.ir.build import make
 from tensorir.ir.dtype import INT64
-from tensorir.ir.expr import Axis, Const, Expr, Op, Var
+from tensorir.ir.expr import Expr, Op
 from tensorir.ir.index import from_lin, to_lin
 from tensorir.ir.visit import rewrite
 
@@ -43,8 +43,3 @@ def same(a: Expr, b: Expr) -> bool:
     (True, False)
     """
     return simplify(a) is simplify(b)
-
-
-def is_trivial(e: Expr) -> bool:
-    """Whether `e` is a constant, an axis or a size: free to evaluate twice."""
-    return isinstance(e, Const | Axis | Var)

@@ -36,6 +36,8 @@ def hoist(n: Node, lanes: Mapping[Axis, None] | None = None) -> Node:
 
 def _shared(n: For, lanes: Mapping[Axis, None]) -> tuple[Lin, ...]:
     all_runs = list(runs(n))
+    if not all(r.conds for r in all_runs):
+        return ()
     inside = {x.axis: None for x in loops(n)} | dict(lanes)
     return tuple(
         c

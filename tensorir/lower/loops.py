@@ -94,6 +94,10 @@ def _project(program: Program, name: str) -> tuple[Set, ...]:
     key: _Key = (axes, program.sizes, program.context)
     if key not in known:
         points = ordered(program, name, axes).range().intersect_params(context_set(program))
+        if points.is_empty():
+            empty = (isl.empty(program.sizes, k) for k in range(len(axes) + 1))
+            known[key] = tuple(empty)
+            return known[key]
         out = [_plain(points)]
         for k in range(len(axes) - 1, -1, -1):
             out.append(_plain(out[-1].project_out(dt.set, k, 1)))
@@ -234,12 +238,13 @@ def _join(active: dict[str, Set]) -> tuple[Set, frozenset[str]]:
     """The union of what the statements need, and the statements that need all of it."""
     ranges = list(active.values())
     whole = ranges[0]
+    differ = False
     for p in ranges[1:]:
         if not p.is_equal(whole):
-            whole = whole.union(p)
+            whole, differ = whole.union(p), True
     if whole.n_basic_set() > 1:
         whole = whole.coalesce()
-    if len(ranges) == 1:
+    if not differ:
         return whole, frozenset(active)
     return whole, frozenset(x for x, p in active.items() if p.is_equal(whole))
 

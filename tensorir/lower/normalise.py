@@ -17,7 +17,7 @@ from tensorir.ir.expr import Axis, Var
 from tensorir.ir.statement import Array
 from tensorir.ir.stmt import Block, Bound, For, If, LoopKind, Node, Run, Storage
 from tensorir.ir.target import Target
-from tensorir.lower.automatic import automatic
+from tensorir.lower.automatic import Automatic, automatic
 from tensorir.lower.boxes import at_least, block, extreme, loops, runs, uses
 from tensorir.poly.model import Program
 from tensorir.poly.tree import Loop
@@ -99,7 +99,7 @@ class _Fixed:
 class _Work:
     tree: Mapping[Axis, Loop]
     unversioned: set[Axis]
-    automatic: Mapping[Axis, int | None]
+    automatic: Automatic
     target: Target
     repeated: set[Axis]
     out: Normal
@@ -144,8 +144,8 @@ class _Work:
         lower = tuple((c, e.subst(env)) for c, e in n.lower)
         upper = tuple((c, e.subst(env)) for c, e in n.upper)
         kind = n.kind
-        if kind == "serial" and n.axis in self.automatic:
-            fits = self.automatic[n.axis] is not None and not open_.lanes
+        if kind == "serial" and n.axis in self.automatic.loops:
+            fits = self.automatic.loops[n.axis] is not None and not open_.lanes
             kind = "vectorize" if fits and not _holds_vector(n.body) else "unroll"
         # Loops over one axis in two nests must agree on what it means: buffers name it.
         single = _single(lower, upper) if n.axis not in self.repeated else None
@@ -171,7 +171,7 @@ class _Work:
             kind = "unroll"
             self.out.notes.append(f"{name}: a vector loop around another one is unrolled")
         if kind == "vectorize":
-            width = mark.width or self.automatic.get(n.axis) or self.target.lanes(_widest(n))
+            width = self.width(n)
             extent = -(-extent // width) * width
         if extent > MAX_COPIES:
             raise UnsupportedError(
@@ -196,6 +196,11 @@ class _Work:
         bounds: tuple[tuple[Bound, ...], tuple[Bound, ...]]
         bounds = ((1, ZERO),), ((1, Lin({}, extent - 1)),)
         return For(axis, *bounds, body, kind, extent, width)
+
+    def width(self, n: For) -> int:
+        """The lanes of each vector of a vector loop."""
+        marked = self.automatic.widths.get(n.axis) or self.tree[n.axis].width
+        return marked or self.automatic.loops.get(n.axis) or self.target.lanes(_widest(n))
 
     def plain(
         self, n: For, kind: LoopKind, lower: tuple[Bound, ...], upper: tuple[Bound, ...],

@@ -1,4 +1,4 @@
-"""Floor 2: a program as sets and relations, its order as a loop tree, and what is proved about them.
+"""Floor 2: a program as sets and relations, its order as a loop tree, and what is proved.
 
 `tree` and `model` hold a program; they know no isl. `isl` is the only module that imports islpy:
 it builds sets from rows of integers and reads them back. `relation` keeps domains, accesses and

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from tensorir.ir.expr import Axis
 from tensorir.ir.statement import Access, Array, Statement
 from tensorir.poly import isl, tree
-from tensorir.poly.isl import Map, Set
+from tensorir.poly.isl import Map
 from tensorir.poly.legality import Instance
 from tensorir.poly.model import Program
 from tensorir.poly.relation import access_map, context_set, domain_set, ordered
@@ -76,62 +76,6 @@ def accessed(program: Program, stmt: Statement, array: Array, kind: AccessKind) 
 def accesses(stmt: Statement, kind: AccessKind) -> tuple[Access, ...]:
     """The reads or the writes of a statement."""
     return stmt.reads if kind == "reads" else stmt.writes
-
-
-def needed(program: Program, fp: Map, outer: Sequence[Axis], producer: Statement) -> Set:
-    """Instances of `producer` that write a cell of `fp`, for each point of the outer axes.
-
-    Parameters
-    ----------
-    fp
-        Outer axes -> cells of an array that `producer` writes: a `footprint`.
-    outer
-        Its outer axes.
-
-    Returns
-    -------
-    set
-        Over (outer axes, iterators of `producer`).
-    """
-    with isl.budget():
-        write = access_map(producer, producer.writes[0], program.sizes)
-        pairs = fp.apply_range(write.reverse()).coalesce()
-        assert pairs.dim(isl.dt.in_) == len(outer)
-        return pairs.wrap().flatten()
-
-
-def reached(
-    program: Program, points: Set, outer: Sequence[Axis], stmt: Statement, array: Array,
-    kind: AccessKind,
-) -> Map:  # fmt: skip
-    """Outer axes to the cells of `array` that the instances `points` of `stmt` touch.
-
-    `points` is a set over (outer axes, iterators of `stmt`), as `needed` returns it.
-    """
-    n, sizes = len(outer), program.sizes
-    cells = accessed(program, stmt, array, kind)
-    if cells is None:
-        return isl.empty_map(sizes, n, len(array.shape))
-    with isl.budget():
-        pairs = isl.Map.from_range(points).move_dims(isl.dt.in_, 0, isl.dt.out, 0, n)
-        return pairs.apply_range(cells).coalesce()
-
-
-def closed(program: Program, fp: Map, producer: Statement) -> bool:
-    """Whether what `producer` reads of its own arrays to write `fp` is inside `fp`.
-
-    True for a reduction, which reads the cell that it writes; false for a recurrence such as
-    `p[y] = f(p[y - 1])`, whose instances cannot be computed apart from earlier ones.
-    """
-    with isl.budget():
-        sizes = program.sizes
-        write = access_map(producer, producer.writes[0], sizes)
-        instances = fp.apply_range(write.reverse())
-        for array in dict.fromkeys(w.array for w in producer.writes):
-            own = accessed(program, producer, array, "reads")
-            if own is not None and not instances.apply_range(own).is_subset(fp):
-                return False
-    return True
 
 
 # -- is each read covered by a write

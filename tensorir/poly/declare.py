@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 from tensorir.ir.affine import Conj, Lin, Region
 from tensorir.ir.build import cast
-from tensorir.ir.expr import Axis, Expr, Load, Op, Reduce, Ref, Var, children
+from tensorir.ir.expr import Axis, Expr, Op, Reduce, Ref, Var
 from tensorir.ir.index import conditions
 from tensorir.ir.printer import expr_text
 from tensorir.ir.reducers import init_values, update_bodies
 from tensorir.ir.statement import Access, Array, Statement, StatementRole
 from tensorir.ir.tensor import Compute, Tensor
+from tensorir.ir.visit import loads, nodes, reductions
 from tensorir.poly.extract import ALWAYS, Extractor, axis_facts, both
 from tensorir.poly.model import Buffer, Placement, Program
 from tensorir.poly.sound import require_sound
@@ -80,23 +79,6 @@ def _stages(outputs: tuple[Tensor, ...]) -> tuple[list[Compute], list[Tensor]]:
     return list(computes), list(inputs)
 
 
-def loads(roots: Iterable[Expr]) -> Iterator[Load]:
-    """Loads in `roots` in the order in which they are written; may repeat."""
-    seen: set[int] = set()
-
-    def walk(e: Expr) -> Iterator[Load]:
-        if id(e) in seen:
-            return
-        seen.add(id(e))
-        if isinstance(e, Load):
-            yield e
-        for c in children(e):
-            yield from walk(c)
-
-    for r in roots:
-        yield from walk(r)
-
-
 def _arrays(
     computes: list[Compute], inputs: list[Tensor], wanted: list[Tensor]
 ) -> dict[Tensor, Array]:
@@ -128,15 +110,16 @@ def _sizes(computes: list[Compute], inputs: list[Tensor]) -> tuple[Var, ...]:
                 found.setdefault(a)
 
     for t in (*inputs, *(o for c in computes for o in c.outputs)):
-        for e in t.extents:
-            look(e)
+        for extent in t.extents:
+            look(extent)
     for c in computes:
-        for a in (*c.axes, *(x for r in reduces(c.bodies) for x in r.axes)):
+        for a in (*c.axes, *(x for r in reductions(c.bodies) for x in r.axes)):
             for bound in (a.lower, a.upper):
                 if bound is not None:
                     look(bound)
-        for v in _vars((*c.bodies, *((c.where,) if c.where is not None else ()))):
-            found.setdefault(v)
+        for e in nodes(*c.bodies, *((c.where,) if c.where is not None else ())):
+            if isinstance(e, Var):
+                found.setdefault(e)
     by_name: dict[str, Var] = {}
     for v in found:
         if by_name.setdefault(v.name, v) is not v:
@@ -145,38 +128,6 @@ def _sizes(computes: list[Compute], inputs: list[Tensor]) -> tuple[Var, ...]:
                 "it in both places, or give them different names"
             )
     return tuple(found)
-
-
-def _vars(roots: Iterable[Expr]) -> Iterator[Var]:
-    seen: set[int] = set()
-
-    def walk(e: Expr) -> Iterator[Var]:
-        if id(e) in seen:
-            return
-        seen.add(id(e))
-        if isinstance(e, Var):
-            yield e
-        for c in children(e):
-            yield from walk(c)
-
-    for r in roots:
-        yield from walk(r)
-
-
-def reduces(roots: Iterable[Expr]) -> list[Reduce]:
-    """The reductions in `roots`, each once, in the order in which they are written."""
-    found: dict[int, Reduce] = {}
-
-    def walk(e: Expr) -> None:
-        if isinstance(e, Reduce):
-            found.setdefault(id(e), e)
-            return
-        for c in children(e):
-            walk(c)
-
-    for r in roots:
-        walk(r)
-    return list(found.values())
 
 
 class _Builder:
@@ -199,7 +150,7 @@ class _Builder:
     def stage(self, c: Compute) -> Tree:
         outputs = tuple(self.arrays[t] for t in c.outputs)
         domain = both((axis_facts(c.axes),), _domain_condition(c))
-        found = reduces(c.bodies)
+        found = reductions(c.bodies)
         loops = tuple(map(self._loop, c.axes))
         name = outputs[0].name
         if not found:

@@ -122,11 +122,6 @@ def empty_map(sizes: Sizes, n_in: int, n_out: int) -> Map:
     return islpy.Map.empty(map_space(sizes, n_in, n_out))
 
 
-def universe_map(sizes: Sizes, n_in: int, n_out: int) -> Map:
-    """All pairs."""
-    return islpy.Map.universe(map_space(sizes, n_in, n_out))
-
-
 def identity(sizes: Sizes, n: int) -> Map:
     """Each point of `n` dimensions with itself."""
     return islpy.Map.identity(map_space(sizes, n, n))

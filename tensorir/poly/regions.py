@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tensorir.ir.affine import Conj, Fact, Lin, Region
 from tensorir.ir.expr import Axis
-from tensorir.ir.statement import Access, Array, Statement
+from tensorir.ir.statement import Array, Statement
 from tensorir.poly import isl
 from tensorir.poly.isl import Map, Set, Sizes, dt
 from tensorir.poly.model import Program
@@ -31,11 +31,6 @@ def needed(stmt: Statement, cells: dict[Array, Map], sizes: Sizes) -> Map | None
         m = wanted.apply_range(access_map(stmt, w, sizes).reverse())
         found = m if found is None else found.union(m)
     return None if found is None else found.coalesce()
-
-
-def through(instances: Map, stmt: Statement, access: Access, sizes: Sizes) -> Map:
-    """Cells that `instances` of `stmt` touch through one access, at each outer point."""
-    return instances.apply_range(access_map(stmt, access, sizes))
 
 
 def union(a: Map | None, b: Map) -> Map:

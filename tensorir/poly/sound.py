@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 
 from tensorir.ir.affine import Conj, Lin, fact_text
-from tensorir.ir.expr import Axis, Var
 from tensorir.ir.statement import Access, Statement
-from tensorir.poly import isl
+from tensorir.poly import bounds, isl
 from tensorir.poly.access import covered
 from tensorir.poly.isl import Set, dt
 from tensorir.poly.model import Program, Requirement
@@ -55,40 +54,26 @@ def require_sound(program: Program, started: Container[str] = ()) -> Program:
 
 
 def _inside(program: Program, stmt: Statement, access: Access) -> Iterator[Requirement]:
-    """Requirements of one read, dimension by dimension."""
+    """What the sizes must keep to for one read to stay inside its array."""
     if any(w.array is access.array for w in stmt.writes):
         return  # its own accumulator
-    for k, index in enumerate(access.index):
-        if not isinstance(index, Lin):
-            continue  # checked when it is loaded
-        extent = access.array.shape[k]
-        outside = domain_set(stmt, program.sizes).intersect(
-            isl.to_set(
-                stmt.iters,
-                program.sizes,
-                tuple(
-                    (*g, wrong)
-                    for g in access.guard
-                    for wrong in (("ge", -1 - index), ("ge", index - extent))
-                ),
-            )
-        )
-        outside = outside.intersect_params(context_set(program))
-        if outside.is_empty():
-            continue
-        point = isl.first_point(outside, program.sizes)
-        assert point is not None
-        sizes, at = point
-        text = ", ".join(i.text() if isinstance(i, Lin) else "?" for i in access.index)
-        value = _value(index, stmt.iters, at, program, sizes)
-        where = _at(dict(zip((a.name for a in stmt.iters), at, strict=True)), sizes)
-        message = (
-            f"{stmt.stage} reads {access.array}[{text}] outside {access.array}: index {k}, "
-            f"{index.text()}, is {value} at {where}; allowed is 0..{(extent - 1).text()}"
-        )
-        if _always(program, stmt, outside):
-            raise BoundsError(message)
-        yield from _requirements(program, outside.params(), message)
+    first = bounds.out_of_bounds(stmt, access, program.sizes, program.context)
+    if first is None:
+        return
+    k = first["dim"]
+    text = ", ".join(i.text() if isinstance(i, Lin) else "?" for i in access.index)
+    index, extent = access.index[k], access.array.shape[k]
+    assert isinstance(index, Lin)  # the others are not judged
+    message = (
+        f"{stmt.stage} reads {access.array}[{text}] outside {access.array}: index {k}, "
+        f"{index.text()}, is {first['index'][k]} at {_at(first['instance'], first['sizes'])}; "
+        f"allowed is 0..{(extent - 1).text()}"
+    )
+    outside = bounds.outside(stmt, access, program.sizes)
+    outside = outside.intersect_params(context_set(program))
+    if _always(program, stmt, outside):
+        raise BoundsError(message)
+    yield from _requirements(program, outside.params(), message)
 
 
 def _something(program: Program, stmt: Statement) -> Iterator[Requirement]:
@@ -129,14 +114,6 @@ def _requirements(program: Program, sizes: Set, message: str) -> Iterator[Requir
 
 def _facts(conj: Conj) -> str:
     return " and ".join(fact_text(f) for f in conj)
-
-
-def _value(
-    index: Lin, iters: tuple[Axis, ...], at: list[int], program: Program, sizes: dict[str, int]
-) -> int:
-    env: dict[Axis | Var, int] = dict(zip(iters, at, strict=True))
-    env.update((v, sizes[v.name]) for v in program.sizes)
-    return index.evaluate(env)
 
 
 def _at(values: dict[str, int], sizes: dict[str, int]) -> str:

@@ -15,6 +15,7 @@ from tensorir.runtime.arguments import sizes_of
 from tensorir.runtime.buffer import AnyArray, view
 from tensorir.runtime.timer import evaluate
 from tensorir.support.errors import ArgumentError, ArgumentTypeError, CallValueError, KernelError
+from tensorir.support.tracebacks import theirs
 
 if TYPE_CHECKING:
     from tensorir.runtime.kernel import PlainKernel

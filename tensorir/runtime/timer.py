@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import repeat, starmap
 from math import prod
@@ -19,7 +20,7 @@ from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Axis, Var
 from tensorir.runtime.arguments import sizes_of
 from tensorir.support.errors import ArgumentError, ArgumentTypeError
-from tensorir.support.tracebacks import user_api
+from tensorir.support.tracebacks import theirs, user_api
 
 if TYPE_CHECKING:
     from tensorir.runtime.kernel import PlainKernel
@@ -196,6 +197,7 @@ class _Call:
         self.function = function
         self.args = tuple(inputs)
         source = getattr(function, "source", None)
+        self.guard: Callable[[], AbstractContextManager[None]]
         self.guard = theirs if source is None else nullcontext
         if source is not None and len(inputs) < len(source.arguments):
             self.args = self._with_outputs(source.arguments)

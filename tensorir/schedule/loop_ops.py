@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["follow", "fuse", "fuse_loops", "split", "split_loop", "substitute"]
 
 TAILS = ("auto", "cut", "guard", "exact")
-MOST_PARTS = 8
 
 
 # -- on programs, for primitives that are made of these

@@ -47,13 +47,7 @@ def spatial_placement(p: Placement, init: Statement, what: str) -> Placement:
         )
     red = joined(p, [p.roots[i] for i in reducing if i in p.roots])
     space = joined(p, [p.roots[i] for i in init.iters if i in p.roots])
-    both = red & space
-    if both:
-        name = min(a.name for a in both)
-        resolve.fail(
-            f"{what}: {name!r} runs over a reduction and another axis at once",
-            cls=UnsupportedError,
-        )
+    require_apart(red, space, what)
     facts = tuple(f for f in p.facts if not any(a in red for a in f[1].atoms()))
     index = {i: p.index[i] for i in init.iters}
     used = {a for e in index.values() for a in e.atoms()}
@@ -67,9 +61,27 @@ def spatial_placement(p: Placement, init: Statement, what: str) -> Placement:
     )
 
 
-def less(p: Placement, axes: Iterable[Axis]) -> Placement:
-    """A placement without axes that fix nothing of its instances, and what is tied to them."""
-    gone = joined(p, axes)
+def require_apart(reducing: set[Axis], fixing: set[Axis | Var] | set[Axis], what: str) -> None:
+    """No axis that runs over a reduction also tells which cell is reduced, as a fused one does."""
+    both = reducing & fixing
+    if both:
+        resolve.fail(
+            f"{what}: {min(a.name for a in both)!r} runs over a reduction and another axis at once",
+            cls=UnsupportedError,
+        )
+
+
+def less(p: Placement, axes: set[Axis]) -> Placement:
+    """A placement without axes that fix nothing of its instances, and what is tied to them.
+
+    An equation may give such an axis by axes that do fix instances, `k = j`; those stay.
+    """
+    without = tuple(f for f in p.facts if not any(a in axes for a in f[1].atoms()))
+    fixing = [
+        *p.roots.values(),
+        *(a for e in p.index.values() for a in e.atoms() if isinstance(a, Axis)),
+    ]
+    gone = joined(p, axes) - joined(replace(p, facts=without), fixing)
     return replace(
         p,
         axes=tuple(a for a in p.axes if a not in gone),

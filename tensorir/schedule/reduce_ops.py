@@ -105,7 +105,7 @@ def decompose_reduction(s: Schedule, stage: object, axis: str | Axis) -> Draft:
             f"{what}: the initial value of {r.name} is set before {loop.axis.name!r} already"
         )
     if any(x.axis in {y.axis for y in r.loops} for x in around):
-        new, made = _out_of_reduction(s, r, loop)
+        new, made = _out_of_reduction(s, r, loop, what)
     else:
         new, made = _apart(s, r, loop, what)
     rewrite.require_reach(s, new, [r.init], what)
@@ -144,7 +144,9 @@ def _apart(s: Schedule, r: _Reduction, loop: Loop, what: str) -> tuple[Program, 
     return nest_ops.separate(program, chain, number=s.next_number, primitive=what)
 
 
-def _out_of_reduction(s: Schedule, r: _Reduction, loop: Loop) -> tuple[Program, list[str]]:
+def _out_of_reduction(
+    s: Schedule, r: _Reduction, loop: Loop, what: str
+) -> tuple[Program, list[str]]:
     """An init that `init_at` put into a reduction loop, back in loops of its own."""
     program = s.program
     reducing = {x.axis for x in r.loops}
@@ -152,7 +154,9 @@ def _out_of_reduction(s: Schedule, r: _Reduction, loop: Loop) -> tuple[Program, 
     first = next(k for k, x in enumerate(around) if x.axis is loop.axis)
     own = [x for x in around[first:] if x.axis not in reducing]
     p = program.placements[r.init]
-    p = partial.less(p, [a for a in p.axes if a in reducing])
+    over = {a for a in p.axes if a in reducing}
+    partial.require_apart(over, {a for e in p.index.values() for a in e.atoms()}, what)
+    p = partial.less(p, over)
     p, item, made = _copies(s, p, own, At(r.init), r.init)
     kept = rewrite.without(program.tree, [r.init])
     assert kept is not None

@@ -213,10 +213,11 @@ class Knobs:
         1, 4096, "How many threads a parallel loop uses; None is what the OpenMP runtime decides."
     )
     parallel_threshold = _integer(
-        20_000,
+        100_000,
         0,
         1 << 62,
-        "Work of a parallel loop, in scalar operations, below which it runs in one thread.",
+        "Work of a parallel loop, in scalar operations, below which it runs in one thread. "
+        "Kernels keep what it was when they were built.",
     )
     isl_operations = _integer(
         500_000,

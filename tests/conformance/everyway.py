@@ -73,12 +73,16 @@ def same(
         said = f"{name}:\n{s.trace.to_python()}\n{s}"
         for g, w in zip(got, wanted, strict=True):
             if where is not None:
-                assert (g[~where].view(np.uint8) == FILL).all(), f"touched more than its own\n{said}"
+                assert (g[~where].view(np.uint8) == FILL).all(), (
+                    f"touched more than its own\n{said}"
+                )
                 g, w = g[where], w[where]
             agree(g, w, max(close, loose), said)
 
 
-def call(kernel: tir.Kernel, inputs: dict[str, Any], shapes: Sequence[tuple[int, ...]]) -> list[Array]:
+def call(
+    kernel: tir.Kernel, inputs: dict[str, Any], shapes: Sequence[tuple[int, ...]]
+) -> list[Array]:
     """Call a kernel on guarded copies, over 0xCD."""
     given = [
         guarded(np.ascontiguousarray(inputs[a.name])) if np.asarray(inputs[a.name]).ndim
@@ -120,9 +124,7 @@ def attempt(s: tir.Schedule, step: Callable[[tir.Schedule], tir.Schedule]) -> ti
         return s
 
 
-def _each(
-    s: tir.Schedule, step: Callable[[tir.Schedule, str], tir.Schedule]
-) -> tir.Schedule:
+def _each(s: tir.Schedule, step: Callable[[tir.Schedule, str], tir.Schedule]) -> tir.Schedule:
     for name in [reference(s.program, a) for a in s.axes]:
         s = attempt(s, lambda s, name=name: step(s, name))
     return s

@@ -54,8 +54,12 @@ NESTS = {
 
 
 def build(name: str) -> Schedule:
-    """The nest as a schedule in its own order."""
-    n = NESTS[name]
+    """A nest of the facts as a schedule in its own order."""
+    return made(NESTS[name])
+
+
+def made(n: Nest) -> Schedule:
+    """A nest as a schedule in its own order."""
     size = Var("N")
     iters = {x: Axis(x, reduce=n.reduction and x not in n.write) for x in n.loops.split(",")}
     env: dict[str, Lin] = {x: Lin({a: 1}) for x, a in iters.items()} | {"N": Lin({size: 1})}

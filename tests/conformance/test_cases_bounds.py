@@ -84,7 +84,9 @@ def test_a_triangular_nest_interchanged_and_tiled(case: int) -> None:
         lambda: s.tile("i", "j", 4, 4),
         lambda: s.tile("i", "j", 4, 4).reorder("io", "ii", "jo", "ji"),
         lambda: s.split("i", 4).split("j", 4).reorder("io", "jo", "ii"),
-        lambda: s.split("i", 4, tail="cut").split("j", 4, tail="guard").reorder("jo", "io", "ji", "ii"),
+        lambda: (
+            s.split("i", 4, tail="cut").split("j", 4, tail="guard").reorder("jo", "io", "ji", "ii")
+        ),
     ][case]()
     (got,) = call(tir.build(s, validate=True), {"A": a}, [(10, 10)])
     low = np.tri(10, dtype=bool)
@@ -168,7 +170,9 @@ def test_a_read_past_the_end_of_a_constant_size() -> None:
     # T8
     A = tir.placeholder((256,), name="A")
     C = tir.compute((256,), lambda i: A[i + 1], name="C")
-    with pytest.raises(BoundsError, match=r"reads A\[i \+ 1\] outside A.*is 256 at i = 255.*0..255"):
+    with pytest.raises(
+        BoundsError, match=r"reads A\[i \+ 1\] outside A.*is 256 at i = 255.*0..255"
+    ):
         tir.schedule(C)
 
 
@@ -194,7 +198,9 @@ def test_an_axis_that_runs_backwards() -> None:
 
 def test_too_few_indices() -> None:
     A = tir.placeholder((3, 4, 5), name="A")
-    with pytest.raises(ArgumentError, match=r"A has 3 dimensions \(3, 4, 5\), but is indexed with 2"):
+    with pytest.raises(
+        ArgumentError, match=r"A has 3 dimensions \(3, 4, 5\), but is indexed with 2"
+    ):
         tir.compute((3, 4), lambda i, j: A[i, j], name="C")
 
 
@@ -238,7 +244,11 @@ def test_offsets_beyond_32_bits() -> None:
     C = tir.compute((4, cols), lambda i, j: A[R[i], j] * 2, name="C")
     D = tir.compute((4, cols), lambda i, j: A[(i % 2) * 2048 + (i // 2) * 2047, j], name="D")
     expect = whole[touched][:, :cols].copy()
-    for s in (tir.schedule(C), tir.schedule(C).vectorize("j", width=8), tir.schedule(C).vectorize("i", width=4)):
+    for s in (
+        tir.schedule(C),
+        tir.schedule(C).vectorize("j", width=8),
+        tir.schedule(C).vectorize("i", width=4),
+    ):
         kernel = tir.build(s)
         given = {"A": whole, "R": np.array(touched, "i4")}
         got = kernel(*(given[x.name] for x in kernel.arguments if x.role == "input"))
@@ -269,6 +279,4 @@ def test_a_large_linear_index() -> None:
     same(C, {"A": a}, a[i // 5794 + 64 * (i % 5794)])
     B = tir.placeholder((64 * 5794 - 1,), "int32", name="B")
     with pytest.raises(BoundsError, match=r"is 370815 at i = 370815; allowed is 0\.\.370814"):
-        tir.schedule(
-            tir.compute((64 * 5794,), lambda i: B[i // 5794 + 64 * (i % 5794)], name="D")
-        )
+        tir.schedule(tir.compute((64 * 5794,), lambda i: B[i // 5794 + 64 * (i % 5794)], name="D"))

@@ -190,13 +190,13 @@ def test_extremes_of_pairs_with_nan() -> None:
         ),
         name=("mx", "mn", "fx", "fn"),
     )  # fmt: skip
-    same(
-        out, {"A": a, "B": b}, (np.maximum(a, b), np.minimum(a, b), np.fmax(a, b), np.fmin(a, b))
-    )
+    same(out, {"A": a, "B": b}, (np.maximum(a, b), np.minimum(a, b), np.fmax(a, b), np.fmin(a, b)))
 
 
 def test_arg_extremes_take_the_first_and_nan_is_extreme() -> None:
-    a = np.array([[1, 3, 3, 2], [np.nan, 9, np.nan, 1], [5, 5, 5, 5], [-1, -np.inf, 0, np.nan]], "f4")
+    a = np.array(
+        [[1, 3, 3, 2], [np.nan, 9, np.nan, 1], [5, 5, 5, 5], [-1, -np.inf, 0, np.nan]], "f4"
+    )
     A = tir.placeholder((4, 4), "float32", name="A")
     k = tir.reduce_axis(4, name="k")
     top = tir.compute((4,), lambda i: tir.argmax(A[i, k], axis=k), name="top")
@@ -352,7 +352,9 @@ def test_half_comparison_selects_bytes() -> None:
 def test_float_to_integer_saturates_and_nan_gives_zero() -> None:
     x = np.array([np.nan, np.inf, -np.inf, 3e9, -3e9, 1.9, -1.9, 300.0, 0.0], np.float32)
     X = vector(9, "float32", "X")
-    out = tir.compute((9,), lambda i: (tir.cast(X[i], "int32"), tir.cast(X[i], "uint8")), name=("a", "b"))
+    out = tir.compute(
+        (9,), lambda i: (tir.cast(X[i], "int32"), tir.cast(X[i], "uint8")), name=("a", "b")
+    )
     top, low = 2**31 - 1, -(2**31)
     same(
         out, {"X": x},

@@ -23,7 +23,15 @@ from tensorir.ir.reductions import max as max_of
 from tensorir.ir.reductions import min as min_of
 from tensorir.ir.reductions import sum as sum_of
 from tensorir.ir.tensor import Tensor
-from tensorir.support.errors import ArgumentError, BoundsError, CallTypeError, CallValueError
+from tensorir.schedule.schedule import schedule
+from tensorir.support.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BoundsError,
+    CallTypeError,
+    CallValueError,
+    full_text,
+)
 
 RNG = np.random.default_rng(5)
 
@@ -81,6 +89,16 @@ def test_inputs_come_in_the_order_of_first_appearance() -> None:
     a, b = placeholder((2,), "int64", name="A"), placeholder((2,), "int64", name="B")
     c = compute((2,), lambda i: b[i] * 10 + a[i], name="C")
     assert evaluate(c, np.array([1, 2]), np.array([3, 4])).tolist() == [13, 24]
+
+
+def test_what_is_no_tensor_is_refused() -> None:
+    a = placeholder((2,), name="A")
+    s = schedule(compute((2,), lambda i: a[i] + 1.0, name="B"))
+    with pytest.raises(ArgumentTypeError) as caught:
+        evaluate(s, np.zeros(2, np.float32))  # type: ignore[arg-type]
+    assert full_text(caught.value) == (
+        "ArgumentTypeError: evaluate: expected tensors, not a Schedule"
+    )
 
 
 # H01

@@ -50,3 +50,23 @@ def test_a_row_sum_runs_in_lanes() -> None:
     assert "rfactor" in [step.primitive for step in s.trace]
     a = np.random.default_rng(0).standard_normal((512, 1000), np.float32)
     tir.build(s).check(a, against=lambda a: a.sum(axis=1))
+
+
+def test_two_reductions_whose_axes_have_one_name() -> None:
+    X, k, r = (tir.placeholder((33, 70), name="X"), *map(tir.reduce_axis, (33, 33)))
+    top = tir.compute((70,), lambda i: tir.max(X[k, i], axis=k), name="top")
+    T = tir.compute((70,), lambda i: tir.sum(X[r, i] - top[i], axis=r), name="T")
+    x = np.random.default_rng(0).standard_normal((33, 70), np.float32)
+    tir.build(schedules.schedule_for(T)).check(x, against=lambda x: (x - x.max(0)).sum(0))
+
+
+def test_names_that_the_schedules_would_use_may_be_taken() -> None:
+    m, n, d = (tir.var(x) for x in ("ic", "panel_a", "kk"))
+    A, B = tir.placeholder((m, d), name="jr"), tir.placeholder((d, n), name="tile")
+    k = tir.reduce_axis(d, name="pc")
+    C = tir.compute((m, n), lambda ii, bj: tir.sum(A[ii, k] * B[k, bj], axis=k), name="al")
+    a, b = np.ones((7, 9), np.float32), np.ones((9, 5), np.float32)
+    tir.build(schedules.schedule_for(C)).check(a, b, against=lambda a, b: a @ b)
+    P = tir.compute((m, d), lambda yo, xi: A[yo, xi] + 1.0, name="xo")
+    Q = tir.compute((m, d), lambda i, j: P[i, j] * P[i, j], name="yi")
+    tir.build(schedules.schedule_for(Q)).check(a, against=lambda a: (a + 1) ** 2)

@@ -92,7 +92,7 @@ def value(e: Expr, env: Env, refs: list[int | None]) -> int | None:
     if e.name == "isnan":
         return 0
     if e.name in _TESTS:
-        return int(_TESTS[e.name](*x))
+        return int(bool(_TESTS[e.name](*x)))
     return zlib.crc32(repr((e.name, *x)).encode())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from tensorir.ir.affine import Lin
-from tensorir.ir.expr import Axis
+from tensorir.ir.expr import Axis, Var
 from tensorir.lower.boxes import extreme, simplify, span
 
 
@@ -31,7 +31,9 @@ def test_bounds_and_simplification_agree_with_enumeration() -> None:
         plain, low, high = simplify(e, box), extreme(e, box, -1), extreme(e, box, 1)
         s = span(e, box)
         for _ in range(12):
-            env = {a: r.randint(0, box[a]) if a in box else r.randint(-9, 9) for a in axes}
+            env: dict[Axis | Var, int] = {
+                a: r.randint(0, box[a]) if a in box else r.randint(-9, 9) for a in axes
+            }
             v = e.evaluate(env)
             assert plain.evaluate(env) == v, (e, plain, box, env)
             assert low.evaluate(env) <= v <= high.evaluate(env), (e, box, env)

@@ -16,7 +16,7 @@ from tests.lower import cases
 from tests.lower.interpret import check
 
 SEED = int(os.environ.get("LOWER_SEED", "7"))
-ROUNDS = int(os.environ.get("LOWER_ROUNDS", "60"))
+ROUNDS = int(os.environ.get("LOWER_ROUNDS", "150"))
 PROGRAMS: list[Callable[..., Schedule]] = [
     cases.matmul, cases.elementwise, cases.blur, cases.triangle, cases.rows, cases.chain,
     cases.half, cases.largest, cases.total, cases.ring,

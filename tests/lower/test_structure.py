@@ -13,9 +13,13 @@ from tensorir.ir.stmt import Alloc, Block, For, If, Node, Run
 from tensorir.lower import boxes, loops
 from tensorir.lower.pipeline import loops_only, lower
 from tensorir.lower.verify import verify
+from tensorir.poly import tree
+from tensorir.poly.model import Program
+from tensorir.schedule.schedule import Schedule
 from tensorir.support.errors import InternalError
 from tests.lower import cases
 from tests.lower.cases import run
+from tests.lower.interpret import check
 
 
 def test_origins_of_packed_panels_are_their_tiles() -> None:
@@ -79,6 +83,48 @@ def test_projections_are_remembered() -> None:
     known = dict(loops._projections[p])
     lower(s.program, cases.machine())
     assert loops._projections[p] == known
+
+
+def marked(s: Schedule, **widths: int) -> Program:
+    """The program with loops made vector loops, whatever their nest."""
+    t = s.program.tree
+    for name, width in widths.items():
+        for x in list(tree.loops(t)):
+            if x.axis.name == name:
+                t = tree.rewrite(t, x.axis, lambda y: replace(y, kind="vectorize", width=width))
+    return s.program.change(tree=t)
+
+
+def test_a_vector_loop_around_another_is_unrolled() -> None:
+    s = cases.matmul(6, 8, 3)
+    lowered = lower(marked(s, i=2, j=4), cases.machine())
+    check(s.program, lowered, {})
+    kinds = {x.axis.name: x.kind for x in boxes.loops(lowered.body)}
+    assert (kinds["i"], kinds["j"]) == ("unroll", "vectorize")
+    assert lowered.notes == ("i: a vector loop around another one is unrolled",)
+
+
+def test_a_mark_without_constant_extent_is_left_serial() -> None:
+    s = cases.elementwise()
+    lowered = lower(marked(s, i=4), cases.machine())
+    check(s.program, lowered, cases.sizes_of(s, (7,)))
+    assert lowered.notes == ("i: no constant extent for vectorize: left serial",)
+
+
+def test_an_extent_is_rounded_up_to_whole_vectors() -> None:
+    s = cases.elementwise(11)
+    lowered = lower(marked(s, i=4), cases.machine())
+    check(s.program, lowered, {})
+    (x,) = boxes.loops(lowered.body)
+    assert (x.extent, x.width) == (12, 4)
+
+
+def test_a_buffer_inside_a_vector_loop_has_one_copy_for_each_lane() -> None:
+    s0 = cases.chain()
+    s = s0.split("D.i", 4).compute_at("C", "ii").vectorize("ii", 4)
+    lowered, _ = run(s0, s, (0,), (3,), (4,), (9,))
+    x = next(x for x in lowered.storages if x.array.name == "C")
+    assert ([e.const for e in x.shape], [a.name for a in x.lanes]) == ([3, 4], ["ii"])
 
 
 # -- rules

@@ -42,12 +42,6 @@ def test_the_rows_of_a_stencil() -> None:
     ),)  # fmt: skip
     assert fp.is_equal(isl.to_map((y,), (r, c), p.sizes, expected))
     assert fp.n_basic_map() == 1
-    points = access.needed(p, fp, outer, p.stmt("bx"))
-    assert points.is_equal(fp.wrap().flatten())
-    assert access.closed(p, fp, p.stmt("bx"))
-    rows = access.reached(p, points, outer, p.stmt("bx"), array(p, "inp"), "reads")
-    wider = tuple((k, e) if e.coef(c) >= 0 else (k, e + 2) for k, e in expected[0])
-    assert rows.is_equal(isl.to_map((y,), (r, c), p.sizes, ((*wider, ("ge", n - 1)),)))
 
 
 def test_the_whole_program_and_arrays_that_are_not_touched() -> None:
@@ -72,18 +66,6 @@ def test_a_panel_of_a_tiled_matmul() -> None:
     found: list[list[int]] = []
     cells.range().foreach_point(lambda q: found.append(isl.coordinates(q)))
     assert sorted(found) == [[k, 4] for k in range(16, 20)]
-
-
-def test_a_reduction_is_closed_and_a_recurrence_is_not() -> None:
-    p, a = matmul_bias_relu()
-    c = array(p, "C")
-    fp, _ = access.footprint(p, c, a["y"], ["D"], "reads")
-    assert access.closed(p, fp, p.stmt("C"))
-    p, a = scan()
-    fp, _ = access.footprint(p, array(p, "p"), a["u"], ["q"], "reads")
-    assert not access.closed(p, fp, p.stmt("p"))
-    whole, _ = access.footprint(p, array(p, "p"), None, ["q"], "reads")
-    assert access.closed(p, whole, p.stmt("p"))
 
 
 def test_every_read_of_a_stage_is_covered() -> None:

@@ -344,6 +344,18 @@ def test_compare_of_bad_requests() -> None:
         compare(np.add, inputs=A)  # type: ignore[arg-type]
 
 
+def test_what_a_reference_raises_is_not_our_fault() -> None:
+    k = make_kernel(handmade.add())
+    with pytest.raises(TypeError, match="takes 1 positional argument but 2 were given") as caught:
+        k.check(A, B, against=lambda a: a)
+    assert not isinstance(caught.value, TensorIRError)
+    with pytest.raises(ValueError, match="axis") as caught_too:
+        k.check(A, B, against=lambda a, b: np.stack(a, 5))
+    assert not isinstance(caught_too.value, TensorIRError)
+    with pytest.raises(TypeError, match="takes 1 positional argument but 2 were given"):
+        compare(k, lambda a: a, inputs=(A, B))
+
+
 # -- files
 def everything() -> list[KernelSource]:
     return [handmade.add(), handmade.crop(), handmade.first_cell(), handmade.both(),

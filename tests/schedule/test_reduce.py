@@ -69,6 +69,30 @@ def test_init_at_of_a_triangle() -> None:
     keeps(s0, s0.reorder("k", "i").init_at("C", "k"), {"N": 1}, {"N": 5})
 
 
+def test_decompose_undoes_init_at_of_a_triangle() -> None:
+    A = tir.placeholder((7, 7), name="A")
+
+    def body(i: tir.Axis, j: tir.Axis) -> tir.Expr:
+        k = tir.reduce_axis((j, i + 1), name="k")
+        return tir.sum(A[i, k] * A[k, j], axis=k)
+
+    s0 = tir.schedule(tir.compute((7, 7), body, where=lambda i, j: j <= i, name="U"))
+    s = s0.init_at("U", "k")
+    back = s.decompose_reduction("U", "i")
+    assert str(back) == str(s0.decompose_reduction("U", "i"))
+    keeps(s0, back.split("i", 3))
+    keeps(s0, s.split("j", 2).split("k", 2).decompose_reduction("U", "jo").vectorize("ji"))
+
+
+def test_decompose_refuses_an_axis_that_also_tells_the_cell() -> None:
+    s = rows().init_at("S", "k").fuse("i", "k", into="f")
+    with pytest.raises(tir.UnsupportedError) as caught:
+        s.decompose_reduction("S", "f")
+    assert str(caught.value).splitlines()[0] == (
+        "decompose_reduction: 'f' runs over a reduction and another axis at once"
+    )
+
+
 def test_decompose_takes_the_finish_along() -> None:
     s0 = rows(dtype="float16")
     s = s0.decompose_reduction("S", "i")
