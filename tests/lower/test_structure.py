@@ -14,12 +14,14 @@ from tensorir.lower import boxes, loops
 from tensorir.lower.pipeline import loops_only, lower
 from tensorir.lower.verify import verify
 from tensorir.poly import tree
-from tensorir.poly.model import Program
+from tensorir.poly.model import Buffer, Program
+from tensorir.poly.tree import At, Loop, Seq
 from tensorir.schedule.schedule import Schedule
 from tensorir.support.errors import InternalError
 from tests.lower import cases
 from tests.lower.cases import run
-from tests.lower.interpret import check
+from tests.lower.interpret import Machine, check
+from tests.poly.programs import Maker, axes
 
 
 def test_origins_of_packed_panels_are_their_tiles() -> None:
@@ -195,3 +197,20 @@ def test_rule_buffers_are_allocated() -> None:
     verify(lowered.body, storages, after="place")
     with pytest.raises(InternalError, match="not allocated"):
         verify(Block((lowered.body.body,)), storages, after="place")
+
+
+def test_a_guard_stays_where_another_statement_writes_what_it_keeps_out() -> None:
+    m = Maker("N", temps="b").shape(a="N,7", b="7", c="N,7")
+    m.stmt("high", "t i", "0<=t<N, 3<=i<7", "b[i]", "a[t,i]")
+    m.stmt("low", "t i", "0<=t<N, 0<=i<3", "b[i]", "a[t,i]")
+    m.stmt("c", "t i", "0<=t<N, 0<=i<7", "c[t,i]", "b[i]")
+    t, i, j, k = axes("t i j k")
+    inner = (Loop(i, At("high")), Loop(j, At("low"), "vectorize", 4), Loop(k, At("c")))
+    p = m.program(Loop(t, Seq(inner)), {"high": (t, i), "low": (t, j), "c": (t, k)})
+    b, c = m.arrays["b"], m.arrays["c"]
+    p = p.change(buffers={b: Buffer("local", (t,))})
+    lowered = lower(p, cases.machine())
+    (low,) = (r for r in boxes.runs(lowered.body) if r.statement.name == "low")
+    assert [e.text() for e in low.conds] == ["-j + 2"]
+    memory = Machine(lowered, {m.sizes["N"]: 2}).start().memory.arrays
+    assert memory[c] == memory[m.arrays["a"]]
