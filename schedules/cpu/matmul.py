@@ -18,6 +18,9 @@ from tensorir.schedule.schedule import Schedule
 from tensorir.support.errors import ArgumentError
 
 
+MC = 66  # rows of A packed at a time: eleven tiles of six
+
+
 def params(target: Target, itemsize: int = 4) -> tuple[Param, ...]:
     """The parameters of :func:`matmul` for a target.
 
@@ -25,13 +28,15 @@ def params(target: Target, itemsize: int = 4) -> tuple[Param, ...]:
     are packed at a time, `nc` columns of B.
     """
     lanes = target.vector_bytes // itemsize
-    wide = target.vector_registers >= 32
-    kc = 512 if wide else 256
+    nr = (4 if target.vector_registers >= 32 else 2) * lanes
+    depths = (128, 256, 384, 512, 768, 1024)
+    # a block of A and a strip of B, of one depth, share three quarters of the second cache
+    fit = [d for d in depths if (MC + nr) * d * itemsize <= 0.75 * target.l2]
     return (
         Param("mr", (4, 6, 8), 6),
-        Param("nr", (2 * lanes, 3 * lanes, 4 * lanes), (4 if wide else 2) * lanes),
-        Param("kc", (128, 256, 384, 512), kc),
-        Param("mc", (48, 72, 96, 120, 144, 192), 96),
+        Param("nr", (2 * lanes, 3 * lanes, 4 * lanes), nr),
+        Param("kc", depths, fit[-1] if fit else depths[0]),
+        Param("mc", (48, MC, 72, 96, 120, 144, 192), MC),
         Param("nc", (512, 1024, 2048, 4096), 2048),
     )
 

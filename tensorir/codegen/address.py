@@ -29,7 +29,6 @@ class Home:
     array: Array
     pointer: str
     strides: tuple[Int, ...]
-    extents: tuple[Int, ...]
     key: object
     storage: Storage | None = None
     register: int | None = None
@@ -51,7 +50,7 @@ def home(em: Emitter, array: Array, pointer: str, storage: Storage | None = None
         strides[d] = em.mul(strides[d + 1], extents[d + 1])
     register = storage.register if storage is not None and storage.scope == "register" else None
     key = em.module.shared.get(array, array)
-    return Home(array, pointer, tuple(strides), extents, key, storage, register)
+    return Home(array, pointer, tuple(strides), key, storage, register)
 
 
 @dataclass(slots=True, eq=False)

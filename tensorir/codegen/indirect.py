@@ -18,7 +18,7 @@ def move(
     guard: str | None = None
     mask: str | None = None
     for d, may in flat.mays:
-        text, by_lane, ok = _index(em, inst, access, flat, d, may)
+        text, by_lane, ok = _index(em, inst, access, d, may)
         if ok is not None and by_lane:
             mask = em.both(mask, ok, em.width)
         elif ok is not None:
@@ -40,7 +40,7 @@ def move(
 
 
 def _index(
-    em: Emitter, inst: Instance, access: Access, flat: Flat, d: int, may: May
+    em: Emitter, inst: Instance, access: Access, d: int, may: May
 ) -> tuple[str, bool, str | None]:
     """The value, whether it differs by lane, and where it may be used."""
     from tensorir.codegen.expressions import value
@@ -50,7 +50,8 @@ def _index(
     text = convert(em, raw, may.value.dtype, INT64, w)
     if _proved(access, d, may) or em.module.index_check == "off":
         return text, by_lane, None
-    extent = flat.home.extents[d]
+    # not that of the storage, which may be rounded up: cells past the end hold nothing
+    extent = em.lin(access.array.shape[d])
     ty = f"<{w} x i64>" if w else "i64"
     limit = em.spread(extent, "i64") if w else extent
     if em.module.index_check == "clamp":

@@ -90,7 +90,7 @@ def dtype(name: object) -> DType:
         return _BY_NAME[name]
     try:
         found = _BY_NAME.get(np.dtype(name).name)  # type: ignore[call-overload]
-    except TypeError:
+    except (TypeError, ValueError):
         found = None
     if found is None or (isinstance(name, str) and name in ("int", "uint")):
         raise ArgumentError(f"no element type {name!r}; there are {', '.join(d.name for d in ALL)}")

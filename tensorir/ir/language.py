@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -86,12 +87,15 @@ def _extent(x: Any, k: int, name: str) -> Lin:
 
 def _affine(x: Any, what: str) -> Lin:
     """An integer, or an affine expression of sizes and axes."""
-    if isinstance(x, bool) or not (isinstance(x, Expr) or hasattr(x, "__index__")):
+    if not isinstance(x, Expr):
+        try:
+            if not isinstance(x, bool):
+                return lin(operator.index(x))
+        except TypeError:
+            pass
         raise ArgumentTypeError(
             f"{what} must be an integer or a size made by tir.var, not {type(x).__name__} {x!r:.60}"
         )
-    if not isinstance(x, Expr):
-        return lin(int(x.__index__()))
     e = to_lin(x)
     if e is None:
         raise ArgumentError(
@@ -259,9 +263,13 @@ def _axis_names(
             f"{'axis' if rank == 1 else 'axes'}, but it has no parameters"
         )
     if axes is not None:
-        chosen = tuple(check_name(a, "name of an axis") for a in axes)
+        try:
+            given = list(axes)
+        except TypeError:
+            raise ArgumentTypeError(f"axes of {name} must be names, not {axes!r:.60}") from None
+        chosen = tuple(check_name(a, "name of an axis") for a in given)
         if len(chosen) != rank or len(set(chosen)) < rank:
-            raise ArgumentError(f"axes of {name} must be {rank} different names, not {list(axes)}")
+            raise ArgumentError(f"axes of {name} must be {rank} different names, not {given}")
         return chosen
     return _distinct(named[:rank], rank)
 

@@ -10,11 +10,12 @@ For
     `kind` is "serial", "parallel", "unroll" or "vectorize" ("bind" is kept for other targets).
     `unroll` and `vectorize` always have `extent` (an int >= 1), run from 0, and are to be
     replicated; all other loops run from max(lower) to min(upper) inclusive (`hull`: from
-    min(lower) to max(upper)); they may be empty. `extent` is also set for a serial or parallel
-    loop of constant extent from 0. `vectorize` has `width`; `extent` is a multiple of it: the
-    loop is extent/width vectors, all unrolled, lane axis value = j + lane. There is never a
-    vector loop inside a vector loop; serial and unrolled loops may be inside one, and their bounds
-    never depend on the lanes. A parallel loop may stand inside another (run the inner serially).
+    min(lower) to max(upper)); they may be empty, and may start elsewhere than at 0. `extent` is
+    also set for a serial or parallel loop of constant extent from 0. `vectorize` has `width`;
+    `extent` is a multiple of it: the loop is extent/width vectors, all unrolled, lane axis value
+    = j + lane. There is never a vector loop inside a vector loop; serial and unrolled loops may be
+    inside one, and their bounds never depend on the lanes. A parallel loop may stand inside
+    another (run the inner serially).
 If
     Its facts ("ge", e): e >= 0, ("eq", e): e == 0 never depend on an axis of an enclosing vector
     loop; they may depend on unrolled axes. `other` may be None.
@@ -37,7 +38,8 @@ Cells
     `Lowered.cell(access, run)` gives the storage index of an access, simplified, one Lin for
     each dimension of `shape` of its array or Storage (lanes included), or None where an index is
     a May (then subtract nothing: such arrays have origin 0 and no layout; index them as declared).
-    `Lowered.ranges[axis]` is the inclusive constant maximum of a loop axis from 0, if it has one.
+    `Lowered.ranges[axis]` is the inclusive maximum of a loop axis that never goes below 0, if it
+    has a constant one.
 """
 
 from __future__ import annotations

@@ -23,13 +23,15 @@ from tensorir.support.errors import ArgumentError, ArgumentTypeError
 from tensorir.support.tracebacks import user_api
 
 
-def product_sum(factors: Sequence[Expr], axes: Any, dtype: object, common: DType) -> Expr:
+def product_sum(
+    factors: Sequence[Expr], axes: Any, dtype: object, common: DType, where: Expr | None = None
+) -> Expr:
     """The sum over `axes` of the product of the factors, by the type rules of this module."""
     if common.kind == "bool" and dtype is None:
         held = factors[0]
         for f in factors[1:]:
             held = binary("and", held, f)
-        return reductions.any(held, axis=axes) if axes else held
+        return reductions.any(held, axis=axes, where=where) if axes else held
     to = common if dtype is None else as_dtype(dtype)
     total = cast(factors[0], to)
     for f in factors[1:]:
@@ -37,8 +39,8 @@ def product_sum(factors: Sequence[Expr], axes: Any, dtype: object, common: DType
     if not axes:
         return total
     if dtype is None and to.is_float and to.bits == 16:
-        return reductions.sum(total, axis=axes)
-    return reductions.sum(total, axis=axes, dtype=to)
+        return reductions.sum(total, axis=axes, where=where)
+    return reductions.sum(total, axis=axes, where=where, dtype=to)
 
 
 def _common(tensors: Sequence[Tensor]) -> DType:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -105,8 +106,8 @@ def reshape(x: Tensor, shape: int | Sequence[int], *, name: str = "reshape") -> 
                 flat = flat * new[d] + index[d]
             for d in reversed(sources):
                 last = d == sources[0]
-                place[d] = flat if last else flat % builtins.max(old[d], 1)
-                flat = flat if last else flat // builtins.max(old[d], 1)
+                place[d] = flat if last else flat % (old[d] or 2)
+                flat = flat if last else flat // (old[d] or 2)
         return t[tuple(place[d] for d in range(t.ndim))]
 
     return moved([Lin({}, e) for e in new], element, name)
@@ -186,7 +187,7 @@ def expand_dims(x: Tensor, axis: Axes, *, name: str = "expand_dims") -> Tensor:
     t = tensor(x, "x of expand_dims")
     given = tuple(axis) if isinstance(axis, tuple | list) else (axis,)
     rank = t.ndim + len(given)
-    new = axes_of(given, rank, "axis of expand_dims")  # type: ignore[arg-type]
+    new = axes_of(given, rank, "axis of expand_dims")
     old = [d for d in range(rank) if d not in new]
     extents = [ONE if d in new else t.extents[old.index(d)] for d in range(rank)]
     return moved(extents, lambda index: t[tuple(index[d] for d in old)], name)
@@ -244,8 +245,8 @@ def _of(t: Tensor) -> str:
 # -- join and cut
 
 
-def _listed(tensors: Sequence[Tensor], what: str) -> list[Tensor]:
-    if isinstance(tensors, Tensor) or not isinstance(tensors, tuple | list):
+def _listed(tensors: object, what: str) -> list[Tensor]:
+    if not isinstance(tensors, tuple | list):
         raise ArgumentTypeError(f"{what} takes a list of tensors, not {tensors!r:.60}")
     if not tensors:
         raise ArgumentError(f"{what} takes at least one tensor")
@@ -279,9 +280,8 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0, *, name: str = "concat
         common = promote(common, t.dtype)
 
     def element(index: Sequence[Any]) -> Expr:
-        full = [(t, s) for t, s in zip(ts, starts, strict=False) if t.extents[d] != Lin({}, 0)]
         value: Expr | None = None
-        for t, s in reversed(full or [(ts[0], starts[0])]):
+        for t, s in reversed(list(zip(ts, starts, strict=False))):
             own = binary("sub", index[d], from_lin(s)) if s.terms or s.const else index[d]
             e = cast(t[(*index[:d], own, *index[d + 1 :])], common)
             end = from_lin(s + t.extents[d])
@@ -363,7 +363,7 @@ def split(
             extents, lambda index: t[(*index[:d], index[d] + first, *index[d + 1 :])], f"{name}_{k}"
         )
 
-    return tuple(piece(a, b, k) for k, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False)))
+    return tuple(piece(a, b, k) for k, (a, b) in enumerate(pairwise(cuts)))
 
 
 @user_api
@@ -562,7 +562,7 @@ def roll(x: Tensor, shift: int, axis: int = -1, *, name: str = "roll") -> Tensor
     """
     t = tensor(x, "x of roll")
     d = axis_of(axis, t.ndim, "axis of roll")
-    extent = builtins.max(static(t, (d,), "roll")[0], 1)
+    extent = static(t, (d,), "roll")[0] or 2
     by = -integer(shift, "shift of roll") % extent
 
     def element(index: Sequence[Any]) -> Expr:
@@ -592,7 +592,7 @@ def tile(x: Tensor, repeats: int | Sequence[int], *, name: str = "tile") -> Tens
     def element(index: Sequence[Any]) -> Expr:
         own = index[lead:]
         return t[tuple(
-            i % builtins.max(t.extents[d].const, 1) if d in changed else i
+            i % (t.extents[d].const or 2) if d in changed else i
             for d, i in enumerate(own)
         )]  # fmt: skip
 

@@ -6,6 +6,7 @@ the result should be.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -86,9 +87,18 @@ class Operator:
         return name
 
     def declare(
-        self, *sizes: int, dtype: object = None, **parameters: Any
+        self, *sizes: int, dtype: object = None, parameters: Mapping[str, Any] | None = None
     ) -> tuple[Tensor | tuple[Tensor, ...], tuple[Tensor, ...]]:
         """The result and the placeholders that it is computed from.
+
+        Parameters
+        ----------
+        *sizes
+            As many as `sizes` names.
+        dtype
+            Type of the inputs; the usual one by default.
+        parameters
+            In place of, or beside, those with which it is tried.
 
         Raises
         ------
@@ -107,7 +117,7 @@ class Operator:
             placeholder(x.shape, x.dtype or name, name=f"x{k}")
             for k, x in enumerate(self._inputs(sizes))
         )
-        return self.function(*made, **{**self.parameters, **parameters}), made
+        return self.function(*made, **{**self.parameters, **(parameters or {})}), made
 
     def arrays(
         self, *sizes: int, dtype: object = None, seed: int = 0
@@ -117,10 +127,11 @@ class Operator:
         rng = np.random.default_rng(seed)
         return tuple(_random(rng, x, x.dtype or name) for x in self._inputs(sizes))
 
-    def expected(self, *arrays: Any, **parameters: Any) -> Any:
+    def expected(self, *arrays: Any, parameters: Mapping[str, Any] | None = None) -> Any:
         """The result by numpy, from arrays."""
-        with np.errstate(all="ignore"):
-            return self.reference(*arrays, **{**self.parameters, **parameters})
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # means of nothing
+            return self.reference(*arrays, **{**self.parameters, **(parameters or {})})
 
 
 def _random(rng: np.random.Generator, x: Input, name: str) -> NDArray[np.generic]:

@@ -278,6 +278,7 @@ class _Wrapper:
                 w.check("false")
                 break
             pending = left
+        self.require_sizes()
         self.check_overlap()
         given = [self.arrays[i] for i in self.outputs]
         for array in given:
@@ -285,6 +286,13 @@ class _Wrapper:
         w.go("run")
         self.given_block = w.block
         return [(array.object, array.data) for array in given]
+
+    def require_sizes(self) -> bool:
+        """Whether the arrays tell every size; a call where they do not goes the slow way."""
+        told = all(v in self.sizes for v in self.variables)
+        if not told:
+            self.w.check("false")
+        return told
 
     def check_overlap(self) -> None:
         w = self.w
@@ -322,8 +330,7 @@ class _Wrapper:
         w = self.w
         w.label("allocate")
         shapes = [self.arrays[i].argument.shape for i in self.outputs]
-        if any(v not in self.sizes for shape in shapes for e in shape for v in variables(e)):
-            w.check("false")
+        if not self.require_sizes():
             self.fresh_block = w.block
             w.go("run")
             return [("null", "null") for _ in self.outputs]

@@ -29,14 +29,14 @@ _ELSEWHERE = ("shared", "warp")
 
 
 def _scope(scope: object, what: str) -> ScopeName:
-    if scope in _ELSEWHERE:
+    if isinstance(scope, str) and scope in _ELSEWHERE:
         resolve.fail(
             f"{what}: scope {scope!r} is not on this target",
             why="a CPU has 'global' memory, and 'local' buffers of one thread: registers, where "
             "every index is constant once loops are unrolled, else its stack or arena.",
             cls=UnsupportedError,
         )
-    if scope not in SCOPES:
+    if not isinstance(scope, str) or scope not in SCOPES:
         near = hint(scope, SCOPES) if isinstance(scope, str) else ""
         resolve.fail(f"{what}: scope is one of 'global', 'local', not {scope!r:.60}{near}")
     return scope  # type: ignore[return-value]

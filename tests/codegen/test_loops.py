@@ -214,6 +214,18 @@ def test_gather(width: int, kind: str) -> None:
     assert np.array_equal(clamped.out, t[np.clip(i.astype(int), 0, 10)])
 
 
+def test_an_index_into_rounded_up_storage_is_checked_by_what_was_declared() -> None:
+    A, I = tir.placeholder((10,), name="A"), tir.placeholder((6,), "int64", name="I")
+    T = tir.compute((10,), lambda i: A[i] + 1.0, name="T")
+    B = tir.compute((6,), lambda i: T[I[i]], name="B")
+    s = tir.schedule(B).vectorize("T.i", 16)
+    a, i = data((10,)), np.array([0, 1, 4, 5, 12, 9])
+    with pytest.raises(tir.KernelError, match="with 12, which is outside 0 to 10"):
+        tir.build(s, args=[A, I, B])(a, i)
+    clamped = tir.build(s, args=[A, I, B], index_check="clamp")(a, i)
+    assert np.array_equal(clamped, a[np.clip(i, 0, 9)] + 1)
+
+
 def test_an_index_in_a_dead_lane_does_not_matter() -> None:
     T, I = tir.placeholder((4,), name="T"), tir.placeholder((10,), "int32", name="I")
     B = tir.compute((10,), lambda i: tir.if_then_else(I[i] >= 0, T[I[i]], -1.0), name="B")

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import tensorir as tir
 from tensorir.runtime.kernel import make_kernel
 from tensorir.support.errors import (
     CallTypeError,
@@ -278,6 +279,20 @@ def test_size_of_a_fresh_output_unknown() -> None:
         "CallValueError: C(): size n cannot be read off a dimension of the arrays given\n"
         "  call  C(out=C: int64[n])"
     )
+
+
+def test_a_size_that_no_array_tells() -> None:
+    n, m = tir.var("n"), tir.var("m")
+    P, Q = tir.placeholder((n + m,), name="P"), tir.placeholder((n,), name="Q")
+    k = tir.build(tir.compute((n,), lambda i: P[i + m] + Q[i], name="R"))
+    p, q = np.zeros(2, "f4"), np.zeros(30, "f4")
+    for call in (lambda: k(p, q), lambda: k(p, q, out=np.zeros(30, "f4"))):
+        assert wrong(call) == (
+            "CallValueError: R(): size m cannot be read off a dimension of the arrays given\n"
+            "  call  R(P: float32[n + m], Q: float32[n], out=R: float32[n])"
+        )
+    s = tir.build(tir.compute((n,), lambda i: Q[i] * m, name="S"))
+    assert "size m cannot be read off" in wrong(lambda: s(q))
 
 
 def test_list(add: Any) -> None:

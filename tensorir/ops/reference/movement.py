@@ -42,6 +42,22 @@ def _scatter_add(x: Any, indices: Any, updates: Any) -> Any:
     return out.astype(x.dtype)
 
 
+def _tile(x: Any, repeats: Any) -> Any:
+    return np.tile(x, repeats)
+
+
+def _repeat(x: Any, times: int, axis: int = -1) -> Any:
+    return np.repeat(x, times, axis)
+
+
+def _tril(x: Any, diagonal: int = 0) -> Any:
+    return np.tril(x, diagonal)
+
+
+def _triu(x: Any, diagonal: int = 0) -> Any:
+    return np.triu(x, diagonal)
+
+
 def _embedding(table: Any, indices: Any) -> Any:
     return table[indices]
 
@@ -56,7 +72,8 @@ def register_all() -> None:
     register("expand_dims", movement.expand_dims, np.expand_dims, shape, any_of, ALL, axis=0)
     register("squeeze", movement.squeeze, np.squeeze, shape, any_of, ALL)
     register(
-        "broadcast_to", movement.broadcast_to, np.broadcast_to, ("n",), any_of, ALL, shape=(3, 1)
+        "broadcast_to", movement.broadcast_to, lambda x, shape: np.broadcast_to(x, shape),
+        ("n",), any_of, ALL, shape=(2, 3),
     )  # fmt: skip
     register(
         "concatenate", _joined(movement.concatenate), _joined(np.concatenate), ("m", "n"),
@@ -71,10 +88,10 @@ def register_all() -> None:
     register("pad", movement.pad, _pad, shape, any_of, ALL, width=1)
     register("flip", movement.flip, np.flip, shape, any_of, ALL)
     register("roll", movement.roll, np.roll, ("n",), any_of, ALL, shift=2)
-    register("tile", movement.tile, np.tile, ("m", "n"), any_of, ALL, repeats=(2, 1, 3))
-    register("repeat", movement.repeat, np.repeat, ("m", "n"), any_of, ALL, times=3, axis=1)
-    register("tril", indexing.tril, np.tril, ("m", "n"), any_of, NUMBERS, diagonal=-1)
-    register("triu", indexing.triu, np.triu, ("m", "n"), any_of, NUMBERS, diagonal=1)
+    register("tile", movement.tile, _tile, ("m", "n"), any_of, ALL, repeats=(2, 1, 3))
+    register("repeat", movement.repeat, _repeat, ("m", "n"), any_of, ALL, times=3, axis=1)
+    register("tril", indexing.tril, _tril, ("m", "n"), any_of, NUMBERS, diagonal=-1)
+    register("triu", indexing.triu, _triu, ("m", "n"), any_of, NUMBERS, diagonal=1)
     register(
         "take", indexing.take, np.take, ("m", "n", "count"),
         lambda m, n, count: (Input((m, n)), Input((count,), "int64", 0, m)), ALL, axis=0,
