@@ -1,9 +1,10 @@
 """Reading an array: which lanes, from where, and what must not be touched.
 
 A load that happens only where conditions hold is masked, or reads an address that is always
-safe. Two rules need `Run.corner`, which says that the conditions hold where unrolled and vector
-axes are 0: a condition on axes that the address does not use cannot matter to it, and a row
-outside reads row 0 instead, by a choice of offsets that stands outside the loops.
+safe. Two rules are for reads that always happen and need `Run.corner`, which says that the
+conditions hold where unrolled and vector axes are 0: a condition on axes that the address does
+not use cannot matter to it, and a row outside reads row 0 instead, by a choice of offsets that
+stands outside the loops.
 """
 
 from __future__ import annotations
@@ -75,10 +76,12 @@ def load(em: Emitter, inst: Instance, slot: int) -> Val:
     needs = inst.needs
     uniform = em.lane is None or (spot.lane == 0 and spot.lanes is None)
     if needs and not flat.inside:
-        if inst.run.corner:
+        # a read under a condition of its own need not happen at the corner
+        corner = inst.run.corner and access.guard == ((),)
+        if corner:
             needs = _that_matter(em, needs, flat)
         if needs:
-            if uniform and inst.run.corner:
+            if uniform and corner:
                 spot = _row_zero(em, needs, flat, spot)
             else:
                 shared, lanes = em.conditions(needs)

@@ -65,9 +65,7 @@ class Machine:
     def __init__(self, lowered: Lowered, sizes: Sizes, *, most: int, regroup: bool) -> None:
         self.lowered, self.sizes, self.regroup = lowered, sizes, regroup
         program = lowered.program
-        self.expected = {
-            s.name: points(s.iters, s.domain, sizes, most) for s in program.statements
-        }
+        self.expected = {s.name: points(s.iters, s.domain, sizes, most) for s in program.statements}
         self.ran: dict[str, set[Cell]] = {name: set() for name in self.expected}
         self.memory: dict[Array, _Memory] = {}
         env: Env = dict(sizes)
@@ -243,7 +241,7 @@ class Machine:
         got = cell if computed is None else tuple([f(env) for f in computed])
         if got != cell:
             raise Fault(f"{_name(n.statement, args)}: {a.array.name}{cell} is addressed as {got}")
-        if any([x < 0 or x >= m for x, m in zip(cell, memory.shape, strict=True)]):
+        if any(x < 0 or x >= m for x, m in zip(cell, memory.shape, strict=True)):
             raise Fault(
                 f"{_name(n.statement, args)} touches {a.array.name}{cell}, outside {memory.shape}"
             )
@@ -299,8 +297,8 @@ class Machine:
         assert self.shared is not None
         who = "several" if other is None else str(other)
         return Fault(
-            f"{_name(n.statement, args)} in iteration {self.shared.task} of a parallel loop touches "
-            f"{a.array.name}{cell}, which iteration {who} touches too"
+            f"{_name(n.statement, args)} in iteration {self.shared.task} of a parallel loop "
+            f"touches {a.array.name}{cell}, which iteration {who} touches too"
         )
 
     @property

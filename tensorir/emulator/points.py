@@ -22,9 +22,7 @@ class TooMany(Exception):
 
 def holds(conj: Conj, env: Env) -> bool:
     """Whether every fact is true."""
-    return all(
-        e.evaluate(env) >= 0 if kind == "ge" else e.evaluate(env) == 0 for kind, e in conj
-    )
+    return all(e.evaluate(env) >= 0 if kind == "ge" else e.evaluate(env) == 0 for kind, e in conj)
 
 
 def somewhere(region: Region, env: Env) -> bool:
@@ -101,7 +99,9 @@ def _box(
         for e in rows:
             if any(isinstance(a, tuple) for a in e.terms):
                 continue
-            tops = {a: _top(a, c, box, sizes) for a, c in e.terms.items() if not isinstance(a, tuple)}
+            tops = {
+                a: _top(a, c, box, sizes) for a, c in e.terms.items() if not isinstance(a, tuple)
+            }
             total = e.const + sum(tops.values())
             if total < 0:
                 return None
@@ -152,7 +152,9 @@ def index_of(access: Access, env: Env, refs: list[Value], shape: tuple[int, ...]
     return tuple(cell)
 
 
-def ordered(program: Program, sizes: Sizes, most: int) -> list[tuple[tuple[int, ...], Statement, Cell]]:
+def ordered(
+    program: Program, sizes: Sizes, most: int
+) -> list[tuple[tuple[int, ...], Statement, Cell]]:
     """Every instance of an unscheduled program with its time, in order."""
     out: list[tuple[tuple[int, ...], Statement, Cell]] = []
     for p in program.placements.values():
@@ -189,9 +191,7 @@ def declared_outputs(
     memory: dict[Array, dict[Cell, Value]] = {a: {} for a in program.arrays}
     writer: dict[Array, dict[Cell, str]] = {a: {} for a in program.arrays if a.role == "output"}
     shapes = {a: tuple(e.evaluate(dict(sizes)) for e in a.shape) for a in program.arrays}
-    bodies = {
-        s.name: [evaluator(b, regroup=regroup) for b in s.bodies] for s in program.statements
-    }
+    bodies = {s.name: [evaluator(b, regroup=regroup) for b in s.bodies] for s in program.statements}
     for _, s, point in ordered(program, sizes, most):
         env: Env = {**sizes, **dict(zip(s.iters, point, strict=True))}
         refs: list[Value] = []

@@ -29,7 +29,7 @@ class Shrunk:
 
 
 def shrunk(s: Schedule) -> Iterator[Shrunk]:
-    """The schedule at smaller constant extents, the largest first; those that do not apply left out."""
+    """The schedule at smaller constant extents, the largest first, as far as it applies there."""
     computes, inputs = stages(s.outputs)
     bases = _bases(computes)
     for cap in CAPS:

@@ -61,9 +61,9 @@ def nest(s: Schedule, *, colour: bool | None = None, steps: bool = False) -> str
     >>> B = tir.compute((64,), lambda i: A[i] * 2.0, name="B")
     >>> s = tir.schedule(B).split("i", 16, into=("io", "ii")).parallel("io")
     >>> print(nest(s, steps=True))
-    for io in 0..4  # parallel     1 split
-      for ii in 0..16              1 split
-        B[16*io + ii] = A[16*io + ii] * 2
+    for io in 0..4  # parallel   1 split
+      for ii in 0..16            1 split
+        B[16*io + ii] = A[16*io + ii] * 2.0
     """
     painted = colours() if colour is None else colour
     lines = rows(s)

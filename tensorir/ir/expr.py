@@ -71,6 +71,12 @@ class Expr:
 
     __hash__ = object.__hash__
 
+    def __copy__(self) -> Expr:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Expr:
+        return self
+
     def __repr__(self) -> str:
         return display.text(self)
 

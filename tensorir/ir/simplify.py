@@ -38,6 +38,7 @@ def same(a: Expr, b: Expr) -> bool:
 
     Examples
     --------
+    >>> from tensorir.ir.expr import Axis
     >>> i = Axis("i")
     >>> same(i + i, 2 * i), same(i + 1, i)
     (True, False)

@@ -39,6 +39,12 @@ class Tensor:
         self.name, self.dtype, self.extents = name, dtype, extents
         self.op, self.component = op, component
 
+    def __copy__(self) -> Tensor:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Tensor:
+        return self
+
     @property
     def shape(self) -> tuple[int | Expr, ...]:
         """The extent of each dimension: an int where it is constant, else an expression."""

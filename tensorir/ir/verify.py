@@ -86,6 +86,17 @@ def _reads_exist(s: Statement) -> bool:
     )
 
 
+def _reads_in_order(s: Statement) -> bool:
+    return all(
+        x.slot < k
+        for k, r in enumerate(s.reads)
+        for i in r.index
+        if isinstance(i, May)
+        for x in nodes(i.value)
+        if isinstance(x, Ref)
+    )
+
+
 def _may_values(s: Statement) -> list[Expr]:
     accesses = (*s.writes, *s.reads)
     return [i.value for a in accesses for i in a.index if isinstance(i, May)]
@@ -128,6 +139,7 @@ STATEMENT_RULES: tuple[Rule, ...] = (
         "a body reads through its statement, and reduces nothing",
     ),
     (Statement, _reads_exist, "a Ref names a read of its type"),
+    (Statement, _reads_in_order, "an index refers to earlier reads only"),
     (Statement, _iterators_closed, "only the statement's own iterators occur in it"),
     (Statement, _reads_its_cell, "an update has a combiner and reads the cells it writes first"),
 )

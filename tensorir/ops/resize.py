@@ -36,6 +36,8 @@ def fraction(n: int, o: int, coordinates: str) -> tuple[int, int, int]:
     >>> fraction(8, 4, "half_pixel"), fraction(8, 4, "align_corners")
     ((16, 4, 8), (7, 0, 3))
     """
+    if o == 0:
+        return 1, 0, 1
     if coordinates == "half_pixel":
         return 2 * n, n - o, 2 * o
     if coordinates == "align_corners":

@@ -36,7 +36,9 @@ _LARGEST = 64 << 20  # bytes of one member, before anything of it is read
 def save(path: str | os.PathLike[str], source: KernelSource, object_code: bytes) -> None:
     """Write a kernel; see `Kernel.save`."""
     place = _path(path)
-    manifest = json.dumps(_manifest(source, object_code), indent=1, sort_keys=True)
+    made = _manifest(source)
+    made["sha256"] = _digest(made, source.llvm, object_code)
+    manifest = json.dumps(made, indent=1, sort_keys=True)
     temporary = f"{place}.{os.getpid()}.new"
     try:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as file:
@@ -76,7 +78,7 @@ def load(path: str | os.PathLike[str]) -> Kernel:
         source = _source(manifest, text)
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise CacheError(f"{place!r} is damaged: its manifest is malformed ({problem})") from None
-    if hashlib.sha256(object_code).hexdigest() != manifest.get("sha256"):
+    if _digest(manifest, text, object_code) != manifest.get("sha256"):
         raise CacheError(f"{place!r} is damaged: its code is not what its manifest says")
     why = llvm.runs_here(source.target)
     if why is not None:
@@ -132,7 +134,14 @@ def _require_version(place: str, manifest: dict[str, Any]) -> None:
 
 
 # -- signatures as JSON
-def _manifest(source: KernelSource, object_code: bytes) -> dict[str, Any]:
+def _digest(manifest: dict[str, Any], text: str, object_code: bytes) -> str:
+    """Of all that is in a file: the signature, too, decides what memory is touched."""
+    said = json.dumps({k: v for k, v in manifest.items() if k != "sha256"}, sort_keys=True)
+    parts = (hashlib.sha256(part).digest() for part in (said.encode(), text.encode(), object_code))
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def _manifest(source: KernelSource) -> dict[str, Any]:
     from tensorir.runtime.kernel import ABI_VERSION
 
     return {
@@ -140,7 +149,6 @@ def _manifest(source: KernelSource, object_code: bytes) -> dict[str, Any]:
         "abi": ABI_VERSION,
         "version": _own_version(),
         "llvm": llvm.version(),
-        "sha256": hashlib.sha256(object_code).hexdigest(),
         "name": source.name,
         "target": asdict(source.target),
         "sizes": [v.name for v in source.sizes],

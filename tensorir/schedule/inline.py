@@ -41,7 +41,8 @@ def inlined(consumer: Statement, producer: Statement, what: str) -> Statement:
             refs[n] = Ref(place, p.array.dtype)
         body = producer.bodies[slots[r.array]]
         value[k] = cast(_rewritten(body, env, refs), r.array.dtype)
-    return _with_reads(consumer, reads, sum(r.array not in slots for r in consumer.reads), value)
+    kept = sum(r.array not in slots for r in consumer.reads)
+    return _in_order(_with_reads(consumer, reads, kept, value))
 
 
 def _with_reads(
@@ -55,6 +56,28 @@ def _with_reads(
         writes=tuple(replace(w, index=_indices(w.index, {}, value)) for w in consumer.writes),
         bodies=tuple(_rewritten(b, {}, value) for b in consumer.bodies),
     )
+
+
+def _in_order(s: Statement) -> Statement:
+    """`s` with its reads in an order in which each index refers to earlier ones only."""
+    order: list[int] = []
+
+    def add(n: int) -> None:
+        if n in order:
+            return
+        for i in s.reads[n].index:
+            if isinstance(i, May):
+                for x in nodes(i.value):
+                    if isinstance(x, Ref):
+                        add(x.slot)
+        order.append(n)
+
+    for n in range(len(s.reads)):
+        add(n)
+    if order == sorted(order):
+        return s
+    value = {n: Ref(k, s.reads[n].array.dtype) for k, n in enumerate(order)}
+    return _with_reads(s, [s.reads[n] for n in order], len(order), value)
 
 
 def _key(r: Access) -> object:

@@ -97,6 +97,19 @@ class Schedule:
     def __delattr__(self, name: str) -> None:
         resolve.fail(f"a schedule cannot be changed: {name!r} was deleted", cls=ArgumentError)
 
+    def __copy__(self) -> Schedule:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Schedule:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        resolve.fail(
+            "schedules are not pickled",
+            why="declare the computation again and use tir.replay with s.trace.to_json().",
+            cls=UnsupportedError,
+        )
+
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(name)

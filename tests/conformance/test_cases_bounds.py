@@ -17,7 +17,6 @@ from tensorir.support.errors import (
 )
 from tests.conformance.everyway import agree, call, everyway, same
 
-
 # -- H07: a reduction's own axis
 
 
@@ -161,6 +160,20 @@ def test_splits_of_an_unrolled_tail_of_a_relu() -> None:
     s = tir.schedule(C).split("i", 8).split("io", 16).unroll("ii")
     (got,) = call(tir.build(s, validate=True), {"A": a}, [(n,)])
     agree(got, np.maximum(a, 0), 0, str(s))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7])
+def test_guarded_reads_in_a_partial_tile_that_is_unrolled(n: int) -> None:
+    # the first row of the tile reads nothing of A: it is no safe place to read from instead
+    size = tir.var("n")
+    A = tir.placeholder((size,), name="A")
+    C = tir.compute((size,), lambda i: tir.if_then_else(i >= 2, A[i - 2], 7.0), name="C")
+    a = np.arange(n, dtype="f4")
+    expect = np.concatenate([[7, 7], a])[:n]
+    s = tir.schedule(C).split("i", 5, tail="cut").unroll("ii").cache_write("C", "local", at="ii")
+    for t in (s, s.parallel("io"), tir.schedule(C).vectorize("i", width=8)):
+        (got,) = call(tir.build(t, validate=True), {"A": a}, [(n,)])
+        agree(got, expect, 0, str(t))
 
 
 # -- H11: reads outside

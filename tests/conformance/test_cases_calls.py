@@ -103,7 +103,8 @@ def test_an_edited_helper_gives_a_new_kernel(tmp_path: Path) -> None:
         def helper(x): return x * SCALE + {shift}
         def make(closed):
             A = tir.placeholder((4,), name="A")
-            return tir.build(tir.schedule(tir.compute((4,), lambda i: helper(A[i]) - closed, name="C")))
+            C = tir.compute((4,), lambda i: helper(A[i]) - closed, name="C")
+            return tir.build(tir.schedule(C))
         f = make({closed})
         print(f(np.arange(4, dtype="f4")).tolist())
     """
@@ -111,9 +112,16 @@ def test_an_edited_helper_gives_a_new_kernel(tmp_path: Path) -> None:
     def run(**values: float) -> str:
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(program).format(**values)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TENSORIR_CACHE_DIR": str(tmp_path / "c")},
-            capture_output=True, text=True, timeout=120, cwd=ROOT,
-        )  # fmt: skip
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                "TENSORIR_CACHE_DIR": str(tmp_path / "c"),
+            },
+            capture_output=True,
+            text=True,
+            timeout=120,
+            cwd=ROOT,
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -45,7 +45,8 @@ def test_division_by_a_literal(divisor: int) -> None:
     out = tir.compute(
         (n,),
         lambda i: (
-            A[i] // divisor, A[i] % divisor, tir.truncdiv(A[i], divisor), tir.truncmod(A[i], divisor)
+            A[i] // divisor, A[i] % divisor,
+            tir.truncdiv(A[i], divisor), tir.truncmod(A[i], divisor),
         ),
         name=("fd", "fm", "td", "tm"),
     )  # fmt: skip
@@ -79,7 +80,8 @@ def test_division_by_zero_gives_zero(dtype: str) -> None:
     out = tir.compute(
         (4,), lambda i: (A[i] // B[i], A[i] % B[i], tir.truncdiv(A[i], B[i])), name=("q", "r", "t")
     )
-    same(out, {"A": a, "B": b}, tuple(np.array(e, dtype) for e in ([0, 0, 3, 0], [0, 0, 1, 0], [0, 0, 3, 0])))  # fmt: skip
+    expect = ([0, 0, 3, 0], [0, 0, 1, 0], [0, 0, 3, 0])
+    same(out, {"A": a, "B": b}, tuple(np.array(e, dtype) for e in expect))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
@@ -186,7 +188,8 @@ def test_extremes_of_pairs_with_nan() -> None:
     out = tir.compute(
         (n,),
         lambda i: (
-            tir.maximum(A[i], B[i]), tir.minimum(A[i], B[i]), tir.fmax(A[i], B[i]), tir.fmin(A[i], B[i])
+            tir.maximum(A[i], B[i]), tir.minimum(A[i], B[i]),
+            tir.fmax(A[i], B[i]), tir.fmin(A[i], B[i]),
         ),
         name=("mx", "mn", "fx", "fn"),
     )  # fmt: skip

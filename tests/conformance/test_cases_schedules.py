@@ -92,7 +92,10 @@ def test_a_region_of_awkward_indices_is_exact() -> None:
     a = np.array([3.0, 5.0], "f4")
     i = np.arange(2)
     forms = [
-        (lambda i: tir.minimum(3 * i, 4 * i) + tir.minimum(-3 * i, -2 * i), np.minimum(3 * i, 4 * i) + np.minimum(-3 * i, -2 * i)),
+        (
+            lambda i: tir.minimum(3 * i, 4 * i) + tir.minimum(-3 * i, -2 * i),
+            np.minimum(3 * i, 4 * i) + np.minimum(-3 * i, -2 * i),
+        ),
         (lambda i: i + (0 - i), i - i),
         (lambda i: tir.maximum(i - 5, 0) + i % 2, np.maximum(i - 5, 0) + i % 2),
     ]  # fmt: skip

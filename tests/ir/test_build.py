@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 import operator
@@ -123,6 +124,14 @@ def test_nodes_survive_pickling() -> None:
     e = pickle.loads(pickle.dumps((n + 1) // 2))
     assert str(e) == "(n + 1) // 2"
     assert pickle.loads(pickle.dumps(const(0.5, "float32"))) is const(0.5, "float32")
+
+
+def test_copies_of_nodes_and_tensors_are_themselves() -> None:
+    n = Var("n")
+    tensor = placeholder((n, 3), name="A")
+    for x in (n, n + 1, Axis("i"), tensor, tensor[0, 0]):
+        assert copy.copy(x) is x
+        assert copy.deepcopy([x])[0] is x
 
 
 BINARY = {

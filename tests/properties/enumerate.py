@@ -177,7 +177,9 @@ def _as(x: Loop, kind: str) -> Loop:
 
 def _split(x: Loop, factor: int, names: tuple[str, str]) -> tuple[Loop, Loop]:
     return (
-        Loop(names[0], lambda p: x.value(p) // factor, x.kind if x.kind == "parallel" else "serial"),
+        Loop(
+            names[0], lambda p: x.value(p) // factor, x.kind if x.kind == "parallel" else "serial"
+        ),
         Loop(names[1], lambda p: x.value(p) % factor),
     )
 

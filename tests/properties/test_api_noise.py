@@ -27,8 +27,10 @@ PRIMITIVES = [
     "transform_layout", "set_scope", "rfactor", "vector_reduce",
 ]  # fmt: skip
 QUESTIONS = ["undo", "at", "diff", "check", "explain"]
-KEYWORDS = ["into", "tail", "factor", "parts", "width", "scope", "at", "init", "map", "accumulators",
-            "pad_value", "recompute", "nonsense"]  # fmt: skip
+KEYWORDS = [
+    "into", "tail", "factor", "parts", "width", "scope", "at", "init", "map", "accumulators",
+    "pad_value", "recompute", "nonsense",
+]  # fmt: skip
 
 
 def program() -> tuple[tir.Schedule, tir.Tensor]:
@@ -52,9 +54,11 @@ class Noise:
 
     def name(self) -> Any:
         return self.rng.choice([
-            "C.i", "C.j", "k", "D.i", "D.j", "C.init.i", "C", "D", "A", "B", "i", "io", "C.io", "ii",
-            "", " ", "q", "C.", ".i", "C.i.i", "C..i", "α", "λ_1", "і", "i\u0301", "💥", "x" * 5000,
-            "def", "_i", "1i", "i\n", "i\x00j", "C.init", "C.init.k", "__class__", "axes", "%s", "{i}",
+            "C.i", "C.j", "k", "D.i", "D.j", "C.init.i", "C", "D", "A", "B", "i", "io", "C.io",
+            "ii", "", " ", "q", "C.", ".i", "C.i.i", "C..i", "α", "λ_1", "і", "i\u0301", "💥",
+            "x" * 5000, "def",
+            "_i", "1i", "i\n", "i\x00j", "C.init", "C.init.k", "__class__", "axes", "%s",
+            "{i}",
         ])  # fmt: skip
 
     def odd(self) -> Any:
@@ -62,8 +66,8 @@ class Noise:
         return rng.choice([
             lambda: 0, lambda: -1, lambda: 1, lambda: 2, lambda: 3, lambda: 7, lambda: 2**70,
             lambda: -(2**70), lambda: True, lambda: False, lambda: "3", lambda: math.nan,
-            lambda: math.inf, lambda: 1.5, lambda: 4.0, lambda: None, lambda: object(), lambda: [],
-            lambda: {}, lambda: (), lambda: b"i", lambda: np.int64(4), lambda: np.array(3),
+            lambda: math.inf, lambda: 1.5, lambda: 4.0, lambda: None, lambda: object(), list,
+            dict, lambda: (), lambda: b"i", lambda: np.int64(4), lambda: np.array(3),
             lambda: np.zeros((2, 2)), lambda: np.float32(2), lambda: ..., lambda: slice(0, 3),
             lambda: rng.choice(self.stale), lambda: rng.choice(self.elder), lambda: self.other,
             lambda: self.D, lambda: self.s, lambda: tir.var("m"), lambda: tir.const(3, "int32"),

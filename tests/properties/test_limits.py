@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from random import Random
 
 import numpy as np
@@ -66,7 +65,9 @@ def walk(s: tir.Schedule, seed: int, steps: int) -> tir.Schedule:
             pass
         took = time.perf_counter() - start
         if took > SECONDS:
-            raise Slow(f"seed {seed}: {name}{args} {kwargs} took {took:.1f} s\n{s.trace.to_python()}")
+            raise Slow(
+                f"seed {seed}: {name}{args} {kwargs} took {took:.1f} s\n{s.trace.to_python()}"
+            )
     return s
 
 

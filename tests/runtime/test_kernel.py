@@ -422,6 +422,21 @@ def test_load_refuses_other_code(tmp_path: Path) -> None:
     assert "its code is not what its manifest says" in error(lambda: load(path))
 
 
+def test_load_refuses_an_edited_manifest_or_text(tmp_path: Path) -> None:
+    path, manifest, parts = saved(tmp_path)
+    for changed in (
+        {**manifest, "arguments": manifest["arguments"][:1]},
+        {**manifest, "imports": ["system"]},
+        {**manifest, "checks": ["{0.__class__}"]},
+    ):
+        rewrite(path, changed, parts)
+        assert "its code is not what its manifest says" in error(lambda: load(path))
+    rewrite(path, manifest, {**parts, "kernel.ll": b"hello"})
+    assert "its code is not what its manifest says" in error(lambda: load(path))
+    rewrite(path, manifest, parts)
+    assert load(path).name == manifest["name"].removeprefix("tir_")
+
+
 @pytest.mark.parametrize(
     "change",
     [

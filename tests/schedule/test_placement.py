@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import tensorir as tir
@@ -187,3 +188,14 @@ def test_root_and_back_forgets_nothing() -> None:
     s = s0.split("i", 4).compute_at("X", "io").compute_root("X")
     assert s.loops() == s0.split("i", 4).loops()
     assert run(s.program, {"M": 3, "N": 2}) == run(s0.program, {"M": 3, "N": 2})
+
+
+def test_inlining_what_another_read_is_indexed_by() -> None:
+    A, T = tir.placeholder((8,), name="A"), tir.placeholder((8,), name="T")
+    S = tir.compute((8,), lambda i: A[i] + A[7 - i], name="S")
+    C = tir.compute((8,), lambda i: T[tir.cast(S[i], "int64")], name="C")
+    s = tir.schedule(C).compute_inline("S")
+    assert s.loops() == "for i in 0..8\n  C[i] = T[int64(A[i] + A[-i + 7])]"
+    a, t = np.array([0, 1, 2, 1, 0, 1, 1, 1], "float32"), np.arange(8, dtype="float32")
+    got = tir.build(s, args=[A, T, C])(a, t)
+    assert np.array_equal(got, t[(a + a[::-1]).astype(int)])

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import copy
 import pickle
 
 import pytest
 
+from tensorir.support.errors import UnsupportedError
 from tests.errors.nests import diagonal
 from tests.errors.saying import chain, matmul
 
@@ -102,3 +104,11 @@ def test_a_tree_pickles() -> None:
     s = matmul(8, 8, 8).split("i", 4).reorder("io", "k", "ii", "j")
     again = pickle.loads(pickle.dumps(s.program.tree))
     assert type(again) is type(s.program.tree)
+
+
+def test_copies_are_itself_and_pickles_are_refused() -> None:
+    s = matmul(8, 8, 8).split("i", 4)
+    assert copy.copy(s) is s and copy.deepcopy(s) is s
+    with pytest.raises(UnsupportedError) as caught:
+        pickle.dumps(s)
+    assert str(caught.value).splitlines()[0] == "schedules are not pickled"

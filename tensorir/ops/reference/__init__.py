@@ -5,7 +5,7 @@ Written to be read, not to be fast. Imported by :mod:`tensorir.ops.registry` whe
 
 from __future__ import annotations
 
-from tensorir.ops.reference import elementwise, linalg, movement, reduce, windows
+from tensorir.ops.reference import elementwise, linalg, movement, nn, reduce, windows
 
-for family in (elementwise, linalg, movement, reduce, windows):
+for family in (elementwise, linalg, movement, nn, reduce, windows):
     family.register_all()
