@@ -34,14 +34,16 @@ def resolve_params(declared: tuple[Param, ...], given: Mapping[str, int]) -> dic
     Raises
     ------
     ArgumentError
-        For a name that is not declared, or a value that is not a positive integer.
+        For a name that is not declared, or a value that is neither declared nor a positive integer.
     """
     names = [p.name for p in declared]
+    values = {p.name: p.values for p in declared}
     for name, value in given.items():
         if name not in names:
             raise ArgumentError(
                 f"no parameter {name!r}{hint(name, names)}; there are {', '.join(names)}"
             )
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        fits = isinstance(value, int) and (value >= 1 or value in values[name])
+        if isinstance(value, bool) or not fits:
             raise ArgumentError(f"{name}={value!r}: expected a positive integer")
     return {p.name: given.get(p.name, p.default) for p in declared}

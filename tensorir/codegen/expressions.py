@@ -21,6 +21,8 @@ from tensorir.ir.expr import Axis, Const, Expr, Op, Ref, Var
 
 # above this, an affine form might not mean what wrapping arithmetic means
 _LARGE = 1 << 31
+# what `checked` looks at the operands of
+_FAILING = ("floordiv", "floormod", "truncdiv", "truncmod", "shl", "shr")
 
 
 def value(em: Emitter, inst: Instance, e: Expr) -> Val:
@@ -200,12 +202,14 @@ def _branch(em: Emitter, inst: Instance, e: Op, cond: str) -> Val:
 
 
 def _guarded(em: Emitter, e: Expr) -> bool:
-    """Whether `e` loads or calls, so that it must not be computed where it is not chosen."""
+    """Whether `e` loads, calls or may fail a check, so that it must not be computed where it is
+    not chosen."""
     if not isinstance(e, Op):
         return isinstance(e, Ref)
     found = em.module.guarded.get(id(e))
     if found is None:
-        result = e.name in maths.COSTLY or any(_guarded(em, a) for a in e.args)
+        alone = e.name in maths.COSTLY or (em.module.checked and e.name in _FAILING)
+        result = alone or any(_guarded(em, a) for a in e.args)
         found = em.module.guarded[id(e)] = e, result
     return found[1]
 

@@ -11,11 +11,12 @@ from tensorir.ir.affine import Lin
 from tensorir.ir.build import as_expr, binary, cast, compare, condition, const, is_scalar
 from tensorir.ir.dtype import BOOL, DType
 from tensorir.ir.dtype import dtype as as_dtype
-from tensorir.ir.expr import Axis, Expr, Op, Reduce, Ref
+from tensorir.ir.expr import Axis, Expr, Load, Op, Reduce, Ref
 from tensorir.ir.index import from_lin
 from tensorir.ir.reducer import Reducer
 from tensorir.ir.reducers import accumulator, init_values, standard
 from tensorir.ir.scope import check_call, contains_reduce
+from tensorir.ir.visit import nodes
 from tensorir.support.errors import ArgumentError, ArgumentTypeError
 from tensorir.support.names import check_name
 
@@ -342,7 +343,11 @@ class UserReducer:
         made = _reduce(r, sources, axis, where, init)
         # both are called here, so that a mistake in them is reported where they are used
         init_values(made[0])
-        r.combine(tuple(Ref(k, s.dtype) for k, s in enumerate(sources)), sources)
+        refs = tuple(Ref(k, s.dtype) for k, s in enumerate((*sources, *sources)))
+        _require_closed(r.combine(refs[: r.arity], refs[r.arity :]), f"combine of {r.name}")
+        if r.identity is not None:
+            types = tuple(s.dtype for s in sources)
+            _require_closed(r.identity(types), f"identity of {r.name}")
         return made if r.arity > 1 else made[0]
 
     def __repr__(self) -> str:
@@ -387,6 +392,10 @@ def reducer(
     xor(A[k], axis=k)
     """
     check_name(name, "name of a reducer")
+    flags = {"associative": associative, "commutative": commutative, "exact": exact}
+    for flag, given in flags.items():
+        if not isinstance(given, bool):
+            raise ArgumentTypeError(f"{flag}= of {name} must be True or False, not {given!r:.60}")
     if not callable(combine):
         raise ArgumentTypeError(f"combine of {name} must be a function, not {combine!r:.60}")
     check_call(combine, 2, f"combine of {name}")
@@ -410,11 +419,21 @@ def reducer(
             arity,
             combined,
             None if identity is None else identities,
-            bool(associative),
-            bool(commutative),
-            bool(exact),
+            associative,
+            commutative,
+            exact,
         )
     )
+
+
+def _require_closed(made: tuple[Expr, ...], what: str) -> None:
+    """A reducer means the same wherever a schedule puts it: it reads no tensor and uses no axis."""
+    for x in nodes(*made):
+        if isinstance(x, Load | Axis):
+            raise ArgumentError(
+                f"{what} uses {x}: it may use its arguments, numbers and sizes only; put {x} into "
+                "what is reduced"
+            )
 
 
 def _state(made: Any, types: tuple[DType, ...], what: str) -> tuple[Expr, ...]:

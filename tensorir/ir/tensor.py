@@ -27,6 +27,11 @@ class Tensor:
     """
 
     __slots__ = ("name", "dtype", "extents", "op", "component", "__weakref__")
+    name: str
+    dtype: DType
+    extents: tuple[Lin, ...]
+    op: Compute | None
+    component: int
 
     def __init__(
         self,
@@ -36,8 +41,22 @@ class Tensor:
         op: Compute | None = None,
         component: int = 0,
     ) -> None:
-        self.name, self.dtype, self.extents = name, dtype, extents
-        self.op, self.component = op, component
+        put = object.__setattr__
+        put(self, "name", name)
+        put(self, "dtype", dtype)
+        put(self, "extents", extents)
+        put(self, "op", op)
+        put(self, "component", component)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise ArgumentError(f"tensor {self.name} cannot be changed: {name!r} was assigned to")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise ArgumentError(f"tensor {self.name} cannot be changed: {name!r} was deleted")
+
+    def __setstate__(self, state: tuple[None, dict[str, object]]) -> None:
+        for name, value in state[1].items():
+            object.__setattr__(self, name, value)
 
     def __copy__(self) -> Tensor:
         return self
@@ -95,6 +114,12 @@ class Tensor:
                 f"index {k} of {self.name} is {at}, outside 0..{extent} (the end excluded)"
             )
         return e
+
+    def __setitem__(self, index: object, value: object) -> NoReturn:
+        raise ArgumentTypeError(
+            f"elements of {self.name} are not assigned: tir.compute declares a tensor by what each "
+            "element is"
+        )
 
     def __len__(self) -> NoReturn:
         raise ArgumentTypeError(f"{self.name} has no len(): see {self.name}.shape")

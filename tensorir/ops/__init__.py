@@ -58,6 +58,7 @@ from tensorir.ops.elementwise import (
     exp,
     exp2,
     expm1,
+    float_power,
     floor,
     floor_divide,
     fmax,
@@ -70,6 +71,7 @@ from tensorir.ops.elementwise import (
     isfinite,
     isinf,
     isnan,
+    ldexp,
     left_shift,
     less,
     less_equal,
@@ -110,10 +112,10 @@ from tensorir.ops.elementwise import (
     where,
 )  # fmt: skip
 from tensorir.ops.indexing import embedding, gather, one_hot, scatter_add, take, tril, triu
+from tensorir.ops.joining import concatenate, slice, split, stack
 from tensorir.ops.linalg import dot, einsum, gemv, matmul, outer
 from tensorir.ops.movement import (
     broadcast_to,
-    concatenate,
     expand_dims,
     flatten,
     flip,
@@ -121,10 +123,7 @@ from tensorir.ops.movement import (
     repeat,
     reshape,
     roll,
-    slice,
-    split,
     squeeze,
-    stack,
     tile,
     transpose,
 )
@@ -230,6 +229,7 @@ __all__ = [
     "expm1",
     "flatten",
     "flip",
+    "float_power",
     "floor",
     "floor_divide",
     "fmax",
@@ -255,6 +255,7 @@ __all__ = [
     "jacobi",
     "l2_normalize",
     "layer_norm",
+    "ldexp",
     "leaky_relu",
     "left_shift",
     "less",

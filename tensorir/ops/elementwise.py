@@ -237,6 +237,12 @@ fmod = _binary("fmod", maths.truncmod,
 power = _binary(
     "power", maths.pow, "x to the power y; integers take a constant power of at least 0."
 )
+float_power = _binary(
+    "float_power", lambda x, y: maths.pow(build.cast(x, "float64"), build.cast(y, "float64")),
+    "x to the power y, in float64.", result="float64",
+)  # fmt: skip
+ldexp = _binary("ldexp", maths.ldexp, "`x * 2**y`, y integers; of integers as numpy's floats.",
+                "int8", "float16")  # fmt: skip
 maximum = _binary("maximum", maths.maximum, "The greater value; NaN if either is NaN.")
 minimum = _binary("minimum", maths.minimum, "The lesser value; NaN if either is NaN.")
 fmax = _binary("fmax", maths.fmax, "The greater value; a NaN is ignored.")

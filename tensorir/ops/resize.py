@@ -12,6 +12,7 @@ Coordinates are computed exactly, as fractions of integers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd
 from typing import Any
 
 from tensorir.ir.affine import Lin
@@ -34,15 +35,18 @@ def fraction(n: int, o: int, coordinates: str) -> tuple[int, int, int]:
     Examples
     --------
     >>> fraction(8, 4, "half_pixel"), fraction(8, 4, "align_corners")
-    ((16, 4, 8), (7, 0, 3))
+    ((4, 1, 2), (7, 0, 3))
     """
     if o == 0:
         return 1, 0, 1
     if coordinates == "half_pixel":
-        return 2 * n, n - o, 2 * o
-    if coordinates == "align_corners":
-        return (n - 1, 0, o - 1) if o > 1 else (0, 0, 1)
-    return n, 0, o
+        a, b, c = 2 * n, n - o, 2 * o
+    elif coordinates == "align_corners":
+        a, b, c = (n - 1, 0, o - 1) if o > 1 else (0, 0, 1)
+    else:
+        a, b, c = n, 0, o
+    g = gcd(a, b, c)
+    return a // g, b // g, c // g
 
 
 def _spatial(x: object, what: str, layout: str | None) -> tuple[Tensor, list[int], bool]:
@@ -62,6 +66,12 @@ def _clamped(e: Any, low: int, high: int, n: int) -> Any:
     if low < 0:
         e = binary("max", e, 0)
     return binary("min", e, n - 1) if high > n - 1 else e
+
+
+def _floor(i: Any, a: int, b: int, c: int) -> Any:
+    """floor((a i + b) / c), with small numbers: a whole scale needs no division."""
+    g = gcd(a, c)
+    return (i * (a // g) + b // g) // (c // g)
 
 
 @user_api
@@ -110,8 +120,7 @@ def resize_nearest(
             # the nearest is floor(x + 1/2) or ceil(x - 1/2)
             a, b, c = 2 * a, 2 * b + (-c if up else c), 2 * c
         values = [-(-(a * k + b) // c) if up else (a * k + b) // c for k in (0, max(o - 1, 0))]
-        e = (i * a + (b + c - 1)) // c if up else (i * a + b) // c
-        return _clamped(e, values[0], values[1], n)
+        return _clamped(_floor(i, a, b + c - 1 if up else b, c), values[0], values[1], n)
 
     def body(*index: Any) -> Expr:
         place = list(index)
@@ -187,7 +196,7 @@ def _interpolated(
 
 def _linear(i: Any, inner: Any, n: int, o: int, coordinates: str) -> list[tuple[Any, Expr]]:
     a, b, c = fraction(n, o, coordinates)
-    low = (i * a + b) // c
+    low = _floor(i, a, b, c)
     part = cast((i * a + b) % c, inner) / float(c)
     first, end = b // c, (a * max(o - 1, 0) + b) // c
     return [
@@ -248,7 +257,7 @@ def resize_cubic(
 
     def taps(i: Any, inner: Any, n: int, o: int, coordinates: str) -> list[tuple[Any, Expr]]:
         a, b, c = fraction(n, o, coordinates)
-        low = (i * a + b) // c
+        low = _floor(i, a, b, c)
         part = cast((i * a + b) % c, inner) / float(c)
         first, end = b // c, (a * max(o - 1, 0) + b) // c
         weights = (far(part + 1.0), near(part), near(1.0 - part), far(2.0 - part))

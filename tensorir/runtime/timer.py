@@ -61,7 +61,11 @@ class Timing:
 
     @property
     def gflops(self) -> float:
-        """Billions of floating operations a second, by the median."""
+        """Billions of the declared operations a second, by the median.
+
+        A schedule that computes cells again does no more of them; of a domain that is no box, those
+        of the box around it are counted.
+        """
         return self.operations / self.median / 1e9 if self.median else 0.0
 
     @property

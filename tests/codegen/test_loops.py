@@ -226,6 +226,18 @@ def test_an_index_into_rounded_up_storage_is_checked_by_what_was_declared() -> N
     assert np.array_equal(clamped, a[np.clip(i, 0, 9)] + 1)
 
 
+def test_a_checked_division_counts_only_in_the_arm_that_is_taken() -> None:
+    A = tir.placeholder((7,), "int64", name="A")
+    a = np.arange(7)
+    B = tir.compute((7,), lambda i: A[i] + tir.if_then_else(i != 2, 4 // (i - 2), 0), name="B")
+    C = tir.compute((7,), lambda i: A[i] + tir.select(i != 2, 4 // (i - 2), 0), name="C")
+    want = a + [4 // (i - 2) if i != 2 else 0 for i in range(7)]
+    for s in (tir.schedule(B), tir.schedule(B).vectorize("i", 4), tir.schedule(B).unroll("i")):
+        assert np.array_equal(tir.build(s, checked=True)(a), want)
+    with pytest.raises(tir.KernelError, match="division by zero in C"):
+        tir.build(C, checked=True)(a)
+
+
 def test_an_index_in_a_dead_lane_does_not_matter() -> None:
     T, I = tir.placeholder((4,), name="T"), tir.placeholder((10,), "int32", name="I")
     B = tir.compute((10,), lambda i: tir.if_then_else(I[i] >= 0, T[I[i]], -1.0), name="B")

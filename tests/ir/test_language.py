@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 
 import numpy as np
@@ -153,6 +154,27 @@ def test_reductions_of_bools_and_numbers() -> None:
     assert max_of(B[k] > 0, axis=k).dtype.name == "bool"
 
 
+def test_a_tensor_never_changes() -> None:
+    tensor = placeholder((3,), name="A")
+    for change, text in (
+        (
+            lambda: setattr(tensor, "dtype", 3),
+            "tensor A cannot be changed: 'dtype' was assigned to",
+        ),
+        (lambda: delattr(tensor, "name"), "tensor A cannot be changed: 'name' was deleted"),
+        (
+            lambda: tensor.__setitem__(0, 1),
+            "elements of A are not assigned: tir.compute declares a tensor by what each element is",
+        ),
+    ):
+        with pytest.raises((ArgumentError, ArgumentTypeError)) as caught:
+            change()
+        assert str(caught.value) == text
+    made = compute((3,), lambda i: tensor[i] + 1, name="B")
+    again = pickle.loads(pickle.dumps(made))
+    assert str(again) == str(made) and str(again.op) == str(made.op)
+
+
 def test_reducers_of_the_users() -> None:
     pair = reducer(
         lambda a, b: (a[0] + b[0], a[1] * b[1]), (0, 1), name="pair", arity=2, associative=True
@@ -267,6 +289,9 @@ REFUSALS: list[tuple[Callable[[], object], type[TensorIRError], str]] = [
     (lambda: reducer(lambda a, b: a + b)(B[k], axis=k), ArgumentError, "reducer reducer has no identity: give it one, or give the reduction init="),
     (lambda: reducer(lambda a, b: a + b, 0, name="r")(B[k], B[k], axis=k), ArgumentError, "r has a state of 1, but reduces 2 expressions"),
     (lambda: reducer(lambda a, b: (a, b), 0, name="r")(B[k], axis=k), ArgumentError, "combine of r gives 2 values for a state of 1"),
+    (lambda: reducer(lambda a, b: a + b * B[0], 0, name="r")(B[k], axis=k), ArgumentError, "combine of r uses B[0]: it may use its arguments, numbers and sizes only; put B[0] into what is reduced"),
+    (lambda: reducer(lambda a, b: a + b, lambda d: B[0], name="r")(B[k], axis=k), ArgumentError, "identity of r uses B[0]: it may use its arguments, numbers and sizes only; put B[0] into what is reduced"),
+    (lambda: reducer(lambda a, b: a + b, 0, name="r", associative="no"), ArgumentTypeError, "associative= of r must be True or False, not 'no'"),  # type: ignore[arg-type]
     (lambda: reducer(lambda a, b: cast(a + b, "float64"), 0, name="r")(B[k], axis=k), ArgumentTypeError, "combine of r gives float64 where the state is float32: cast it, or name the state's type with dtype="),
     (deep, UnsupportedError, "the expression of C is 403 operations deep, and at most 150 are supported: group a long sum as a tree, or make a part of it a tensor of its own"),
 ]  # fmt: skip

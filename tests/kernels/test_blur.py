@@ -49,3 +49,11 @@ def test_double_precision() -> None:
     a = np.random.default_rng(0).standard_normal((40, 70))
     kernel = tir.build(blur(tir.schedule(declare(38, 68, "float64"))))
     assert kernel(a).tobytes() == reference(a).tobytes()
+
+
+def test_cells_computed_again_are_no_more_operations() -> None:
+    s = tir.schedule(declare(38, 68))
+    a = np.zeros((40, 70), np.float32)
+    want = 2 * (40 * 68 + 38 * 68)
+    for way in (s, s.compute_inline("X"), s.compute_at("X", "Y.y"), blur(s)):
+        assert tir.build(way).time(a, repeat=1).operations == want

@@ -51,6 +51,12 @@ def test_the_same_bits_as_the_declaration() -> None:
     assert tir.build(s)(a, b).tobytes() == plain(a, b).tobytes()
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_both_operands_packed(size: tuple[int, int, int]) -> None:
+    kernel = tir.build(matmul(tir.schedule(declare(*size)), pack_a=1))
+    kernel.check(*operands(*size), against=lambda a, b: a @ b)
+
+
 @pytest.mark.parametrize("size", [(0, 5, 5), (5, 0, 5), (5, 5, 0)])
 def test_nothing_to_do(symbolic: tir.Kernel, size: tuple[int, int, int]) -> None:
     a, b = operands(*size)

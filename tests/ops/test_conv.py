@@ -72,7 +72,8 @@ def test_a_named_type() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"stride": 1}, {"stride": 3, "padding": 1}, {"stride": 2, "padding": 1, "output_padding": 1},
+        {"stride": 1}, {"stride": 3, "padding": 1},
+        {"stride": 2, "padding": 1, "output_padding": 1},
         {"stride": 2, "dilation": 2, "padding": ((1, 0), (0, 2))}, {"stride": (1, 2), "padding": 2},
     ],
 )  # fmt: skip

@@ -17,7 +17,8 @@ from tests.ops.harness import agree, check
     [
         ((2, 3, 4), (6, 4)), ((2, 3, 4), (4, 3, 2)), ((0, 3), (5, 0)), ((1,), ()), ((), (1, 1)),
         ((6, 4), (2, 3, 2, 2)), ((12,), (3, -1)), ((3, 4), (2, 6)), ((1, 1, 3), (3, 1, 1)),
-        ((0,), (0, 4)), ((3, 0), (0,)), ((0,), (3, 0)), ((4, 0), (0, 10)), ((2, 20, 3), (2, 5, 4, 3)),
+        ((0,), (0, 4)), ((3, 0), (0,)), ((0,), (3, 0)), ((4, 0), (0, 10)),
+        ((2, 20, 3), (2, 5, 4, 3)),
     ],
 )  # fmt: skip
 def test_reshape(old: tuple[int, ...], new: tuple[int, ...]) -> None:
@@ -120,7 +121,7 @@ def test_indices_of_any_rank_in_the_middle() -> None:
 
 def test_an_index_outside_is_refused_by_the_kernel() -> None:
     x, i = tir.placeholder((5,), name="x"), tir.placeholder((2,), "int64", name="i")
-    kernel = tir.build(tir.schedule(ops.take(x, i)), args=[x, i])
+    kernel = tir.build(tir.schedule(ops.take(x, i)))
     a = np.zeros(5, np.float32)
     for bad in (5, -1):
         with pytest.raises(tir.TensorIRError):

@@ -16,7 +16,7 @@ from tests.ops.harness import agree, check, run
     ("values", "want"),
     [
         ([1000, 1000, -1000], [0.5, 0.5, 0]),
-        ([-245000, -245001, -245003], [0.7053845, 0.2594965, 0.0351119]),
+        ([-245000, -245001, -245003], [0.7053845, 0.2594965, 0.0351190]),
         ([-np.inf] * 3, [np.nan] * 3),
         ([-np.inf, 0, -np.inf], [0, 1, 0]),
         ([np.nan, 0, 0], [np.nan] * 3),
@@ -27,9 +27,8 @@ def test_softmax_at_the_extremes(values: list[float], want: list[float]) -> None
     a = np.array([values, [0, 0, 0]], np.float32)
     both = np.array([want, [1 / 3] * 3], np.float32)
     agree(ops.softmax(x), [x], [a], both)
-    with np.errstate(divide="ignore"):
-        (got,) = run(ops.log_softmax(x), [x], [a])
-        np.testing.assert_allclose(np.exp(got), both, rtol=1e-5, atol=1e-6)
+    (got,) = run(ops.log_softmax(x), [x], [a])
+    np.testing.assert_allclose(np.exp(got), both, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("axis", [0, 1])

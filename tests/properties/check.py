@@ -44,6 +44,7 @@ def check_case(
     *,
     guard_pages: float = 0.25,
     draw: Callable[[Random], programs.Case] = programs.draw,
+    schedule: Callable[..., tir.Schedule] = moves.random_schedule,
 ) -> None:
     """One declaration (drawn from `seed`) under several random schedules."""
     rng = Random(seed)
@@ -52,7 +53,7 @@ def check_case(
     plain = tir.build(base)
     answers = [_reference(case, plain, sizes, k, seed) for k, sizes in enumerate(case.sizes)]
     for _ in range(SCHEDULES_EACH):
-        s = moves.random_schedule(base, rng, rng.randint(1, 7), counts)
+        s = schedule(base, rng, rng.randint(1, 7), counts)
         kernel = tir.build(s)
         loose = any(step.reassociates for step in s.trace)
         for k, sizes in enumerate(case.sizes):

@@ -6,19 +6,23 @@ from collections import Counter
 from random import Random
 
 import tensorir as tir
+from tensorir.poly import tree
 from tensorir.schedule.resolve import reference
 from tensorir.support.errors import IllegalSchedule, InternalError, TensorIRError
 
 FACTORS = (2, 3, 4, 5, 8)
 
 
-def request(s: tir.Schedule, rng: Random) -> tuple[str, tuple[object, ...], dict[str, object]]:
-    """A random request, sensible or not."""
+Request = tuple[str, tuple[object, ...], dict[str, object]]
+
+
+def request(s: tir.Schedule, rng: Random, name: str | None = None) -> Request:
+    """A random request, sensible or not; for the primitive `name` if that is given."""
     axes = [reference(s.program, a) for a in s.axes]
     pick = lambda: rng.choice(axes)  # noqa: E731
     stage = rng.choice(s.stages)
     arrays = [a.name for a in s.program.arrays]
-    name = rng.choice(
+    name = name or rng.choice(
         ["split"] * 4 + ["reorder"] * 4 + ["vectorize"] * 3 + ["unroll"] * 2 + ["parallel"] * 2
         + ["tile", "fuse", "compute_at", "compute_at", "compute_inline", "compute_root"]
         + ["cache_read", "cache_write", "cache_read", "cache_write", "transform_layout"]
@@ -78,3 +82,50 @@ def random_schedule(s: tir.Schedule, rng: Random, steps: int, counts: Counter[st
         counts[f"{name} done"] += 1
         done += 1
     return s
+
+
+PRIMITIVES = (
+    "split", "reorder", "vectorize", "unroll", "parallel", "tile", "fuse", "compute_at",
+    "compute_inline", "compute_root", "cache_read", "cache_write", "transform_layout", "set_scope",
+    "rfactor", "vector_reduce", "decompose_reduction", "init_at",
+)  # fmt: skip
+
+
+def stubborn_schedule(
+    s: tir.Schedule, rng: Random, steps: int, counts: Counter[str], tries: int = 12
+) -> tir.Schedule:
+    """As `random_schedule`, but each primitive is drawn alike and tried until it is accepted.
+
+    So placements, fusions and caches, which need fitting arguments, come as often as splits.
+    """
+    done = 0
+    for _ in range(2 * steps):
+        primitive = rng.choice(PRIMITIVES)
+        for _ in range(tries):
+            name, args, kwargs = request(s, rng, primitive)
+            pair = _nested(s, rng) if name in ("fuse", "tile") and rng.random() < 0.8 else None
+            if pair is not None:
+                args = (*pair, *args[2:])
+            try:
+                s = getattr(s, name)(*args, **kwargs)
+            except InternalError:
+                raise
+            except TensorIRError:
+                continue
+            counts[f"{name} done"] += 1
+            done += 1
+            break
+        if done == steps:
+            break
+    return s
+
+
+def _nested(s: tir.Schedule, rng: Random) -> tuple[str, str] | None:
+    """Two loops, one directly inside the other."""
+    pairs = [
+        (x.axis, x.body.axis) for x in tree.loops(s.program.tree) if isinstance(x.body, tree.Loop)
+    ]
+    if not pairs:
+        return None
+    outer, inner = rng.choice(pairs)
+    return reference(s.program, outer), reference(s.program, inner)

@@ -41,6 +41,10 @@ def _chosen(*s: int) -> tuple[Input, ...]:
     return Input(s, "bool"), Input(s), Input(s)
 
 
+def _divided(*s: int) -> tuple[Input, ...]:
+    return Input(s, None, -9, 10), Input(s, None, 1, 10)
+
+
 def register_all() -> None:
     """Add them to the registry."""
     f: Any = np
@@ -82,8 +86,13 @@ def register_all() -> None:
         register(n, here[n], getattr(f, n), shape, two())
     register("atan2", elementwise.atan2, f.arctan2, shape, two())
     register("power", elementwise.power, f.power, shape, two(0.5, 3))
-    for n in ("bitwise_and", "bitwise_or", "bitwise_xor", "floor_divide", "remainder", "fmod"):
+    register("float_power", elementwise.float_power, f.float_power, shape, two(0.5, 3), NUMBERS)
+    register("ldexp", elementwise.ldexp, f.ldexp, shape,
+             lambda *s: (Input(s), Input(s, "int32", -5, 5)))  # fmt: skip
+    for n in ("bitwise_and", "bitwise_or", "bitwise_xor"):
         register(n, here[n], getattr(f, n), shape, two(), INTEGERS)
+    for n in ("floor_divide", "remainder", "fmod"):
+        register(n, here[n], getattr(f, n), shape, _divided, INTEGERS)
     for n in ("left_shift", "right_shift"):
         register(n, here[n], getattr(f, n), shape, two(0, 7), INTEGERS)
     register("where", elementwise.where, f.where, shape, _chosen, NUMBERS)
@@ -91,4 +100,4 @@ def register_all() -> None:
     register("cast", elementwise.cast, lambda x, dtype: x.astype(dtype), shape, one(-5, 5), NUMBERS,
              dtype="int16")  # fmt: skip
     register("modf", elementwise.modf, f.modf, shape, one(-5, 5))
-    register("divmod", elementwise.divmod, f.divmod, shape, two(), INTEGERS)
+    register("divmod", elementwise.divmod, f.divmod, shape, _divided, INTEGERS)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorir.ops import indexing, movement
+from tensorir.ops import indexing, joining, movement
 from tensorir.ops.reference.elementwise import one, two
 from tensorir.ops.registry import NUMBERS, Input, register
 
@@ -72,17 +72,17 @@ def register_all() -> None:
     register("expand_dims", movement.expand_dims, np.expand_dims, shape, any_of, ALL, axis=0)
     register("squeeze", movement.squeeze, np.squeeze, shape, any_of, ALL)
     register(
-        "broadcast_to", movement.broadcast_to, lambda x, shape: np.broadcast_to(x, shape),
-        ("n",), any_of, ALL, shape=(2, 3),
+        "broadcast_to", lambda x: movement.broadcast_to(x, (4, *x.shape)),
+        lambda x: np.broadcast_to(x, (4, *x.shape)), shape, any_of, ALL,
     )  # fmt: skip
     register(
-        "concatenate", _joined(movement.concatenate), _joined(np.concatenate), ("m", "n"),
+        "concatenate", _joined(joining.concatenate), _joined(np.concatenate), ("m", "n"),
         two(-5, 5), ALL, axis=-1,
     )  # fmt: skip
-    register("stack", _joined(movement.stack), _joined(np.stack), shape, two(-5, 5), ALL)
-    register("split", movement.split, _split, ("m", "n"), any_of, ALL, parts=1, axis=1)
+    register("stack", _joined(joining.stack), _joined(np.stack), shape, two(-5, 5), ALL)
+    register("split", joining.split, _split, ("m", "n"), any_of, ALL, parts=1, axis=1)
     register(
-        "slice", movement.slice, lambda x, index: x[index], ("m", "n"), any_of, ALL,
+        "slice", joining.slice, lambda x, index: x[index], ("m", "n"), any_of, ALL,
         index=(slice(None, None, -2), slice(1, None)),
     )  # fmt: skip
     register("pad", movement.pad, _pad, shape, any_of, ALL, width=1)

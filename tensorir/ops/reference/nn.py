@@ -118,9 +118,9 @@ def _attention(
         seen = np.arange(columns) <= np.arange(rows)[:, None] + offset
         scores = np.where(seen, scores, -np.inf)
     top = scores.max(axis=-1, keepdims=True, initial=-np.inf)
-    e = np.where(top == -np.inf, 0, np.exp(scores - top))
+    e = np.exp(scores - np.where(top == -np.inf, 0, top))
     total = e.sum(axis=-1, keepdims=True)
-    return np.where(total == 0, 0, (e @ v) / total).astype(query.dtype)
+    return ((e @ v) / np.where(total == 0, 1, total)).astype(query.dtype)
 
 
 def _rotary(x: Any, cosines: Any, sines: Any, style: str = "halves") -> Any:
