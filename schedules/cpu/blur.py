@@ -16,7 +16,7 @@ def params(target: Target, itemsize: int = 4) -> tuple[Param, ...]:
     """`rows` by `columns` of the output are computed from one tile of the first stage."""
     lanes = target.vector_bytes // itemsize
     return (
-        Param("rows", (1, 2, 4, 8, 16), 4),
+        Param("rows", (1, 2, 4, 8, 16), 8),
         Param("columns", (lanes, 2 * lanes, 4 * lanes), 4 * lanes),
     )
 

@@ -17,7 +17,7 @@ from tensorir.schedule.resolve import free_names
 from tensorir.schedule.schedule import Schedule
 from tensorir.support.errors import ArgumentError
 
-MC = 66  # rows of A in the second cache: eleven tiles of six
+MC = 48  # rows of A in the second cache: eight tiles of six
 
 
 def params(target: Target, itemsize: int = 4) -> tuple[Param, ...]:
@@ -36,7 +36,7 @@ def params(target: Target, itemsize: int = 4) -> tuple[Param, ...]:
         Param("mr", (4, 6, 8), 6),
         Param("nr", (2 * lanes, 3 * lanes, 4 * lanes), nr),
         Param("kc", depths, fit[-1] if fit else depths[0]),
-        Param("mc", (48, MC, 72, 96, 120, 144, 192), MC),
+        Param("mc", (24, MC, 66, 72, 96, 120, 144, 192), MC),
         Param("nc", (512, 1024, 2048, 4096), 1024),
         Param("pack_a", (0, 1), 0),
     )

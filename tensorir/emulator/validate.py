@@ -54,7 +54,7 @@ def require_valid(schedule: Schedule, lowered: Lowered, target: Target) -> None:
     >>> A = tir.placeholder((10,), name="A")
     >>> B = tir.compute((10,), lambda i: A[i] * 2.0, name="B")
     >>> tir.build(tir.schedule(B).vectorize("i", width=4), validate=True).name
-    'tir_B'
+    'B'
     """
     checked = 0
     most = FEW if schedule.program.sizes else MOST

@@ -16,6 +16,7 @@ def simplify(e: Expr) -> Expr:
 
     Examples
     --------
+    >>> from tensorir.ir.expr import Axis, Var
     >>> n, i = Var("n"), Axis("i")
     >>> simplify((i + 2 * n) - n * 2 + (i - i)), simplify((4 * i + 8) // 4)
     (i, i + 2)

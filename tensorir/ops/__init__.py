@@ -21,11 +21,8 @@ from tensorir.ops.activation import (
 )
 from tensorir.ops.conv import (
     conv1d,
-    conv1d_transpose,
     conv2d,
-    conv2d_transpose,
     conv3d,
-    conv3d_transpose,
     depthwise_conv2d,
 )
 from tensorir.ops.elementwise import (
@@ -167,6 +164,7 @@ from tensorir.ops.registry import Input, Operator, operator, operators, register
 from tensorir.ops.resize import resize_cubic, resize_linear, resize_nearest
 from tensorir.ops.stencil import blur, heat, jacobi, sobel
 from tensorir.ops.transformer import attention, rotary
+from tensorir.ops.transposed import conv1d_transpose, conv2d_transpose, conv3d_transpose
 
 __all__ = [
     "Input",

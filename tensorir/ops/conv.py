@@ -1,4 +1,4 @@
-"""Convolutions of 1, 2 and 3 dimensions, depthwise, and transposed.
+"""Convolutions of 1, 2 and 3 dimensions, and depthwise.
 
 As everywhere in the field, kernels are not mirrored: it is cross-correlation. Padding is a stage of
 its own, so a schedule chooses whether it is inlined. Sums have the type of the product, halves
@@ -19,7 +19,7 @@ from tensorir.ir.tensor import Tensor
 from tensorir.ops.linalg import product_sum
 from tensorir.ops.movement import padded, widths
 from tensorir.ops.shapes import dims, integer, one_of, several, shape, static, tensor
-from tensorir.support.errors import ArgumentError, ArgumentTypeError
+from tensorir.support.errors import ArgumentError
 from tensorir.support.tracebacks import user_api
 
 Sizes = int | Sequence[int]
@@ -115,7 +115,7 @@ def convolution(
         )
     pads = paddings(padding, extents, kernel, steps, gaps, what)
     outputs = windows(extents, kernel, steps, gaps, pads, what)
-    offset = _bias(bias, filters, what)
+    offset = bias_of(bias, filters, what)
     if any(low or high for low, high in pads):
         pairs = [(0, 0), *pads, (0, 0)] if last else [(0, 0), (0, 0), *pads]
         t = padded(t, pairs, f"{name}_pad", value=zero[0] if zero else _zero(t))
@@ -136,14 +136,14 @@ def convolution(
         return total if offset is None else binary("add", total, cast(offset[f], total.dtype))
 
     titles = ("n", *SPACE[rank], "f") if last else ("n", "f", *SPACE[rank])
-    full = (t.extents[0], *_lins(outputs), Lin({}, filters))
+    full = (t.extents[0], *lins(outputs), Lin({}, filters))
     if not last:
-        full = (t.extents[0], Lin({}, filters), *_lins(outputs))
+        full = (t.extents[0], Lin({}, filters), *lins(outputs))
     made: Tensor = compute(dims(full), body, name=name, axes=titles)
     return made
 
 
-def _lins(values: Sequence[int]) -> tuple[Lin, ...]:
+def lins(values: Sequence[int]) -> tuple[Lin, ...]:
     return tuple(Lin({}, v) for v in values)
 
 
@@ -155,7 +155,7 @@ def _shifted(e: Expr, zero: int) -> Expr:
     return binary("sub", cast(e, "int32"), zero) if zero else cast(e, "int32")
 
 
-def _bias(bias: object, filters: int, what: str) -> Tensor | None:
+def bias_of(bias: object, filters: int, what: str) -> Tensor | None:
     if bias is None:
         return None
     b = tensor(bias, f"bias of {what}", 1)
@@ -307,179 +307,3 @@ def depthwise_conv2d(
     return convolution(
         2, t, weight, bias, stride, padding, dilation, channels, layout, dtype, name, what=what
     )  # fmt: skip
-
-
-def _transposed(
-    rank: int,
-    x: object,
-    weight: object,
-    bias: object,
-    stride: Sizes,
-    padding: Padding,
-    output_padding: Sizes,
-    dilation: Sizes,
-    groups: int,
-    dtype: object,
-    name: str,
-) -> Tensor:
-    what = f"conv{rank}d_transpose"
-    t, w = tensor(x, f"x of {what}", rank + 2), tensor(weight, f"weight of {what}", rank + 2)
-    steps = several(stride, rank, f"stride of {what}", 1)
-    gaps = several(dilation, rank, f"dilation of {what}", 1)
-    more = several(output_padding, rank, f"output_padding of {what}", 0)
-    parts = integer(groups, f"groups of {what}", 1)
-    extents = static(t, range(2, rank + 2), what)
-    (channels,) = static(t, (1,), what)
-    inner, each, *kernel = static(w, range(rank + 2), what)
-    if inner != channels or channels % parts:
-        raise ArgumentError(
-            f"{what} of {channels} channels in {parts} groups needs a weight of as many; its shape "
-            f"{shape(w)} has {inner}"
-        )
-    if isinstance(padding, str):
-        raise ArgumentTypeError(f"padding of {what} must be numbers, not {padding!r:.60}")
-    pads = widths(padding, rank, f"padding of {what}")
-    outputs = []
-    for e, k, s, d, (low, high), m in zip(extents, kernel, steps, gaps, pads, more, strict=True):
-        if m >= max(s, d):
-            raise ArgumentError(
-                f"output_padding of {what} is {m}: it must be less than stride or dilation"
-            )
-        size = (e - 1) * s + (k - 1) * d + 1 + m - low - high if e else 0
-        if size < 0:
-            raise ArgumentError(f"{what}: padding {low} and {high} leaves {size} outputs")
-        outputs.append(size)
-    filters = each * parts
-    offset = _bias(bias, filters, what)
-    common = promote(t.dtype, w.dtype)
-
-    def body(n: Any, f: Any, *at: Any) -> Expr:
-        taps = [reduce_axis(k, name=f"r{c}") for k, c in zip(kernel, SPACE[rank], strict=True)]
-        c = reduce_axis(channels // parts, name="c")
-        channel = c if parts == 1 else f // max(each, 1) * (channels // parts) + c
-        # a tap falls on an input at one output in `stride`
-        spread = [i + low - r * d for i, r, d, (low, _) in zip(at, taps, gaps, pads, strict=True)]
-        where: Expr | None = None
-        for far, s, e in zip(spread, steps, extents, strict=True):
-            hits = [far >= 0, far < e * s] + ([] if s == 1 else [binary("eq", far % s, 0)])
-            for hit in hits:
-                where = hit if where is None else where & hit
-        sources = [far // s for far, s in zip(spread, steps, strict=True)]
-        value = t[(n, channel, *sources)]
-        factor = w[(channel, f if parts == 1 else f % max(each, 1), *taps)]
-        total = product_sum((value, factor), (c, *taps), dtype, common, where)
-        return total if offset is None else binary("add", total, cast(offset[f], total.dtype))
-
-    full = (t.extents[0], Lin({}, filters), *_lins(outputs))
-    made: Tensor = compute(dims(full), body, name=name, axes=("n", "f", *SPACE[rank]))
-    return made
-
-
-@user_api
-def conv1d_transpose(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    *,
-    stride: Sizes = 1,
-    padding: Padding = 0,
-    output_padding: Sizes = 0,
-    dilation: Sizes = 1,
-    groups: int = 1,
-    dtype: object = None,
-    name: str = "conv1d_transpose",
-) -> Tensor:
-    """The transpose of :func:`conv1d`; parameters as :func:`conv2d_transpose`.
-
-    Examples
-    --------
-    >>> from tensorir.ir.language import placeholder
-    >>> x, w = placeholder((1, 3, 8), name="x"), placeholder((3, 4, 3), name="w")
-    >>> conv1d_transpose(x, w, stride=2)
-    conv1d_transpose: float32[1, 4, 17]
-    """
-    return _transposed(
-        1, x, weight, bias, stride, padding, output_padding, dilation, groups, dtype, name
-    )
-
-
-@user_api
-def conv2d_transpose(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    *,
-    stride: Sizes = 1,
-    padding: Padding = 0,
-    output_padding: Sizes = 0,
-    dilation: Sizes = 1,
-    groups: int = 1,
-    dtype: object = None,
-    name: str = "conv2d_transpose",
-) -> Tensor:
-    """The transpose of :func:`conv2d`: each input adds its multiple of the kernel to the outputs.
-
-    It is declared from the outputs: the sum over the taps that fall on an input, which shape the
-    domain of the sum, so that no zeros are multiplied.
-
-    Parameters
-    ----------
-    x
-        `(n, c, h, w)`.
-    weight
-        `(c, f // groups, kh, kw)`.
-    bias
-        `(f,)`, added.
-    stride
-        Distance of the copies of the kernel.
-    padding
-        How many outputs are cut off: a number, or a number or a pair for each dimension.
-    output_padding
-        How many outputs are added at the end, fewer than the stride or the dilation.
-    dilation
-        Distance of the elements of the kernel.
-    groups
-        Into how many independent groups channels and filters are cut.
-    dtype
-        Type of the products, the sum and the result.
-    name
-        What the result is called.
-
-    Examples
-    --------
-    >>> from tensorir.ir.language import placeholder
-    >>> x, w = placeholder((1, 3, 8, 8), name="x"), placeholder((3, 4, 3, 3), name="w")
-    >>> conv2d_transpose(x, w, stride=2, padding=1, output_padding=1)
-    conv2d_transpose: float32[1, 4, 16, 16]
-    """
-    return _transposed(
-        2, x, weight, bias, stride, padding, output_padding, dilation, groups, dtype, name
-    )
-
-
-@user_api
-def conv3d_transpose(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    *,
-    stride: Sizes = 1,
-    padding: Padding = 0,
-    output_padding: Sizes = 0,
-    dilation: Sizes = 1,
-    groups: int = 1,
-    dtype: object = None,
-    name: str = "conv3d_transpose",
-) -> Tensor:
-    """The transpose of :func:`conv3d`; parameters as :func:`conv2d_transpose`.
-
-    Examples
-    --------
-    >>> from tensorir.ir.language import placeholder
-    >>> x, w = placeholder((1, 2, 4, 4, 4), name="x"), placeholder((2, 3, 2, 2, 2), name="w")
-    >>> conv3d_transpose(x, w, stride=2)
-    conv3d_transpose: float32[1, 3, 8, 8, 8]
-    """
-    return _transposed(
-        3, x, weight, bias, stride, padding, output_padding, dilation, groups, dtype, name
-    )

@@ -9,7 +9,7 @@ import pytest
 
 import tensorir as tir
 from tensorir import ops
-from tensorir.ops.reference.windows import convolve
+from tensorir.ops.reference.windows import convolve, convolve_transposed
 from tests.ops.harness import agree, check
 
 
@@ -87,14 +87,16 @@ def test_transposed_of_little() -> None:
 
 
 def test_transposed_groups_and_bias() -> None:
-    from tensorir.ops.reference.windows import _transposed
-
     rng = np.random.default_rng(2)
     arrays = [rng.standard_normal(s, np.float32) for s in ((1, 4, 3, 4), (4, 3, 3, 2), (6,))]
     inputs = [tir.placeholder(a.shape, name=n) for a, n in zip(arrays, "xwb", strict=True)]
     options = {"stride": 2, "padding": 1, "groups": 2}
-    want = _transposed(*arrays, **options)
+    want = convolve_transposed(*arrays, **options)
     agree(ops.conv2d_transpose(*inputs, **options), inputs, arrays, want)
+    last = [np.moveaxis(arrays[0], 1, -1), np.moveaxis(arrays[1], (0, 1), (-1, -2)), arrays[2]]
+    inputs = [tir.placeholder(a.shape, name=n) for a, n in zip(last, "xwb", strict=True)]
+    result = ops.conv2d_transpose(*inputs, layout="NHWC", **options)
+    agree(result, inputs, last, np.moveaxis(want, 1, -1))
 
 
 def test_transposed_undoes_the_shape() -> None:

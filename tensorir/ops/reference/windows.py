@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorir.ops import conv, pool, resize
+from tensorir.ops import conv, pool, resize, transposed
 from tensorir.ops.reference.linalg import typed
 from tensorir.ops.registry import FLOATS, NUMBERS, Input, register
 
@@ -67,11 +67,20 @@ def convolve(
     return out.astype(to)
 
 
-def _transposed(
+def convolve_transposed(
     x: Any, weight: Any, bias: Any = None, *, stride: Any = 1, padding: Any = 0,
-    output_padding: Any = 0, dilation: Any = 1, groups: int = 1, dtype: Any = None,
+    output_padding: Any = 0, dilation: Any = 1, groups: int = 1, layout: str = "NCHW",
+    dtype: Any = None,
 ) -> Any:  # fmt: skip
+    """The transpose of a convolution: each input adds its multiple of the kernel."""
     rank = x.ndim - 2
+    if layout.endswith("C"):
+        first = convolve_transposed(
+            np.moveaxis(x, -1, 1), np.moveaxis(weight, (-1, -2), (0, 1)), bias, stride=stride,
+            padding=padding, output_padding=output_padding, dilation=dilation, groups=groups,
+            dtype=dtype,
+        )  # fmt: skip
+        return np.moveaxis(first, 1, -1)
     (a, w), to = typed(dtype, x, weight)
     kernel = w.shape[2:]
     steps, gaps, more = _each(stride, rank), _each(dilation, rank), _each(output_padding, rank)
@@ -249,7 +258,7 @@ def register_all() -> None:
     )  # fmt: skip
     for rank in (1, 2, 3):
         register(
-            f"conv{rank}d_transpose", vars(conv)[f"conv{rank}d_transpose"], _transposed,
+            f"conv{rank}d_transpose", vars(transposed)[f"conv{rank}d_transpose"], convolve_transposed,
             ("n", "c", "w", "f", "k"),
             lambda n, c, w, f, k, rank=rank: (
                 Input((n, c, *(w,) * rank)), Input((c, f, *(k,) * rank))
