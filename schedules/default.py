@@ -64,7 +64,7 @@ def _reduction(s: Schedule, main: Statement, target: Target) -> Schedule:
     inner = _contiguous(main, spatial)
     along = reduce[-1] if reduce and _stride_one(main, reduce[-1]) else None
     wide = inner is not None and _stride_one(main, inner)
-    if along is not None and len(main.writes) == 1 and not wide:
+    if along is not None and not wide:
         name = _name(s, along)
         if s.check("vector_reduce", name, lanes):
             s = s.vector_reduce(name, lanes)

@@ -24,8 +24,8 @@ def params(target: Target, itemsize: int = 4) -> tuple[Param, ...]:
     """The parameters of :func:`matmul` for a target.
 
     `mr` rows by `nr` columns of C live in registers, `kc` is the depth of a panel, `mc` rows of A
-    stay in the second cache, `nc` columns of B are packed at a time. With `pack_a` rows of A are packed
-    too: six rows are read in place as fast, and a copy of them costs 2 to 4 % of the time.
+    stay in the second cache, `nc` columns of B are packed at a time. With `pack_a` rows of A are
+    packed too: six rows are read in place as fast, and copying them costs 2 to 4 % of the time.
     """
     lanes = target.vector_bytes // itemsize
     nr = (4 if target.vector_registers >= 32 else 2) * lanes

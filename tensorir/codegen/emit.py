@@ -13,7 +13,7 @@ from tensorir.codegen.address import Flat, Spot, flat_of, home, locate
 from tensorir.codegen.expressions import value
 from tensorir.codegen.function import allocate, assemble, release, text_of
 from tensorir.codegen.indirect import move
-from tensorir.codegen.lanes import into_one
+from tensorir.codegen.lanes import into_one, one_by_one
 from tensorir.codegen.loads import Instance
 from tensorir.codegen.requirements import guarded_entry
 from tensorir.codegen.source import Argument, KernelSource
@@ -365,6 +365,9 @@ def instance(em: Emitter, inst: Instance) -> None:
     if em.lane is not None and any(s.lane == 0 and s.lanes is None for _, s, _, _ in places):
         into_one(em, inst)
         return
+    if _may_meet(em, [s for _, s, _, _ in places]):
+        one_by_one(em, inst)
+        return
     values = [value(em, inst, body) for body in inst.stmt.bodies]
     for (flat, spot, guard, mask), v in zip(places, values, strict=True):
         mask = em.both(mask, inst.alive, em.width)
@@ -374,6 +377,14 @@ def instance(em: Emitter, inst: Instance) -> None:
             store(em, flat, spot, v, em.mask_of(guard, mask))
         else:
             _store_if(em, guard, flat, spot, v[0])
+
+
+def _may_meet(em: Emitter, spots: list[Spot]) -> bool:
+    """Whether lanes that reduce may share cells, some of them but not all: `C[k//3]`."""
+    mark = em.module.lowered.marks.get(em.lane) if em.lane is not None else None
+    if mark is None or mark.bind != "reduce":
+        return False
+    return any(s.lanes is not None or not isinstance(s.lane, int) for s in spots)
 
 
 def _store_if(em: Emitter, guard: str, flat: Flat, spot: Spot, text: str) -> None:

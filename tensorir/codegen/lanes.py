@@ -33,7 +33,7 @@ def into_one(em: Emitter, inst: Instance) -> None:
         if not any(by_lane for _, by_lane in values):
             _guarded(em, inst, lambda: _store_all(em, inst, values))
             return
-    _one_by_one(em, inst)
+    one_by_one(em, inst)
 
 
 def _guarded(em: Emitter, inst: Instance, body: Callable[[], None]) -> None:
@@ -130,7 +130,7 @@ def _neutral(name: str, d: DType) -> bool | int | float:
     return limits(d)[1 if name == "min" else 0]
 
 
-def _one_by_one(em: Emitter, inst: Instance) -> None:
+def one_by_one(em: Emitter, inst: Instance) -> None:
     """Lane after lane, as if the loop were unrolled: always right, for any body."""
     from tensorir.codegen.emit import run
 

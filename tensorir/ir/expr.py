@@ -66,6 +66,15 @@ class Expr:
             "it; loops over it are written as axes"
         )
 
+    def _no_builtin(self, *_: object) -> NoReturn:
+        raise ArgumentTypeError(
+            "Python's round, divmod, math.floor, math.ceil and math.trunc want a number, and the "
+            f"value of {self} is not known while it is declared: use tir.round, tir.floor, "
+            "tir.ceil and tir.trunc, and // with %"
+        )
+
+    __round__ = __divmod__ = __rdivmod__ = __floor__ = __ceil__ = __trunc__ = _no_builtin
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Expr:
         return _build().from_ufunc(ufunc, method, inputs, options)  # type: ignore[no-any-return]
 

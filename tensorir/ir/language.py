@@ -17,11 +17,13 @@ from tensorir.ir.scope import check_bodies, check_call, check_condition
 from tensorir.ir.tensor import Compute, Tensor, shape_text
 from tensorir.support.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 from tensorir.support.names import check_name
+from tensorir.support.tracebacks import user_api
 
 # More elements, or bytes, than this are refused: sizes stay well inside 64 bits.
 MAX_SIZE = 1 << 62
 
 
+@user_api
 def var(name: str) -> Var:
     """A symbolic size: an integer of at least 0 that is known when a kernel is called.
 
@@ -34,6 +36,7 @@ def var(name: str) -> Var:
     return Var(check_name(name, "name of a size"))
 
 
+@user_api
 def placeholder(shape: Any, dtype: object = "float32", *, name: str = "placeholder") -> Tensor:
     """An input tensor.
 
@@ -105,6 +108,7 @@ def _affine(x: Any, what: str) -> Lin:
     return e
 
 
+@user_api
 def reduce_axis(bounds: Any, *, name: str = "k") -> Axis:
     """An axis to reduce over.
 
@@ -147,6 +151,7 @@ def reduce_axis(bounds: Any, *, name: str = "k") -> Axis:
     return Axis(name, lower, upper, reduce=True)
 
 
+@user_api
 def compute(
     shape: Any,
     fn: Callable[..., Any],

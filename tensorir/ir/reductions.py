@@ -19,6 +19,7 @@ from tensorir.ir.scope import check_call, contains_reduce
 from tensorir.ir.visit import nodes
 from tensorir.support.errors import ArgumentError, ArgumentTypeError
 from tensorir.support.names import check_name
+from tensorir.support.tracebacks import user_api
 
 Axes = Axis | Sequence[Axis]
 
@@ -130,6 +131,7 @@ def _widen(e: Expr, state: DType) -> Expr:
     return cast(e, state)
 
 
+@user_api
 def sum(
     expr: Any, axis: Axes, *, where: Any = None, init: Any = None, dtype: object = None
 ) -> Expr:
@@ -161,6 +163,7 @@ def sum(
     return _accumulate("sum", expr, axis, where, init, dtype)
 
 
+@user_api
 def prod(
     expr: Any, axis: Axes, *, where: Any = None, init: Any = None, dtype: object = None
 ) -> Expr:
@@ -181,6 +184,7 @@ def _one(name: str, expr: Any, axis: Any, where: Any, init: Any) -> Expr:
     return _reduce(standard(name, e.dtype), (e,), axis, where, init)[0]
 
 
+@user_api
 def max(expr: Any, axis: Axes, *, where: Any = None, init: Any = None) -> Expr:
     """The greatest value of `expr` over the axes; NaN if one is NaN.
 
@@ -197,6 +201,7 @@ def max(expr: Any, axis: Axes, *, where: Any = None, init: Any = None) -> Expr:
     return _one("max", expr, axis, where, init)
 
 
+@user_api
 def min(expr: Any, axis: Axes, *, where: Any = None, init: Any = None) -> Expr:
     """The least value of `expr` over the axes; as :func:`max`.
 
@@ -217,6 +222,7 @@ def _truth(name: str, expr: Any, axis: Any, where: Any, init: Any) -> Expr:
     return _reduce(standard(name, BOOL), (e,), axis, where, init)[0]
 
 
+@user_api
 def any(expr: Any, axis: Axes, *, where: Any = None, init: Any = None) -> Expr:
     """Whether `expr` holds (or is not 0) somewhere along the axes; False over nothing.
 
@@ -230,6 +236,7 @@ def any(expr: Any, axis: Axes, *, where: Any = None, init: Any = None) -> Expr:
     return _truth("any", expr, axis, where, init)
 
 
+@user_api
 def all(expr: Any, axis: Axes, *, where: Any = None, init: Any = None) -> Expr:
     """Whether `expr` holds (or is not 0) everywhere along the axes; True over nothing.
 
@@ -278,6 +285,7 @@ def argmax(
 def argmax(
     expr: Any, axis: Axes, *, where: Any = ..., init: Any = ..., with_value: Literal[True]
 ) -> tuple[Expr, Expr]: ...
+@user_api
 def argmax(
     expr: Any, axis: Axes, *, where: Any = None, init: Any = None, with_value: bool = False
 ) -> Expr | tuple[Expr, Expr]:
@@ -304,6 +312,7 @@ def argmin(
 def argmin(
     expr: Any, axis: Axes, *, where: Any = ..., init: Any = ..., with_value: Literal[True]
 ) -> tuple[Expr, Expr]: ...
+@user_api
 def argmin(
     expr: Any, axis: Axes, *, where: Any = None, init: Any = None, with_value: bool = False
 ) -> Expr | tuple[Expr, Expr]:
@@ -354,6 +363,7 @@ class UserReducer:
         return f"reducer({self.reducer.name})"
 
 
+@user_api
 def reducer(
     combine: Callable[[Any, Any], Any],
     identity: Any = None,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Callable
 
@@ -319,3 +320,11 @@ def test_shared_parts_do_not_explode() -> None:
     assert isinstance(op(made).bodies[0], Op)
     assert select(k > 1, e, e) is e
     assert if_then_else(k > 1, e, e) is e
+
+
+@pytest.mark.parametrize(
+    "call", [round, lambda x: divmod(x, 2), lambda x: divmod(2, x), math.floor]
+)
+def test_functions_of_python_that_want_numbers_are_refused(call: object) -> None:
+    with pytest.raises(ArgumentTypeError, match="use tir.round, tir.floor"):
+        call(var("n"))  # type: ignore[operator]

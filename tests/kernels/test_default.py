@@ -43,6 +43,15 @@ def test_an_elementwise_chain_is_one_vector_loop() -> None:
     ] or [step.primitive for step in s.trace] == ["compute_inline", "vectorize", "parallel"]
 
 
+def test_the_place_of_the_greatest_of_a_row_is_found_in_lanes() -> None:
+    A = tir.placeholder((64, 1000), name="A")
+    k = tir.reduce_axis(1000, name="k")
+    s = schedules.schedule_for(tir.compute((64,), lambda i: tir.argmax(A[i, k], axis=k), name="S"))
+    assert "rfactor" in [step.primitive for step in s.trace.steps]
+    a = np.random.default_rng(0).integers(0, 9, (64, 1000)).astype(np.float32)
+    assert np.array_equal(tir.build(s)(a), a.argmax(axis=1))
+
+
 def test_a_row_sum_runs_in_lanes() -> None:
     A = tir.placeholder((512, 1000), name="A")
     k = tir.reduce_axis(1000, name="k")

@@ -258,8 +258,8 @@ def register_all() -> None:
     )  # fmt: skip
     for rank in (1, 2, 3):
         register(
-            f"conv{rank}d_transpose", vars(transposed)[f"conv{rank}d_transpose"], convolve_transposed,
-            ("n", "c", "w", "f", "k"),
+            f"conv{rank}d_transpose", vars(transposed)[f"conv{rank}d_transpose"],
+            convolve_transposed, ("n", "c", "w", "f", "k"),
             lambda n, c, w, f, k, rank=rank: (
                 Input((n, c, *(w,) * rank)), Input((c, f, *(k,) * rank))
             ), stride=2,
