@@ -75,8 +75,8 @@ def matmul(
     >>> k = tir.reduce_axis(n, name="k")
     >>> C = tir.compute((n, n), lambda i, j: tir.sum(A[i, k] * B[k, j], axis=k), name="C")
     >>> s = matmul(tir.schedule(C))
-    >>> len(s.trace) > 20
-    True
+    >>> [step.primitive for step in s.trace.steps][:6]
+    ['split', 'split', 'split', 'split', 'split', 'reorder']
     """
     update = _product(s)
     if update is None:

@@ -73,6 +73,20 @@ def test_a_reduction_factored_over_all_of_its_axes() -> None:
     run(s.rfactor("yx").vectorize("n", width=4), {"A": a}, a.sum(axis=(2, 3)))
 
 
+@pytest.mark.parametrize("p", [1, 5, 8, 13])
+def test_lanes_of_a_reduction_that_share_some_cells(p: int) -> None:
+    # the lanes of C.kii go to cells kii // 3: three to one, the others to the next
+    A, B = tir.placeholder((3, p), name="A"), tir.placeholder((p, 2), name="B")
+    k = tir.reduce_axis(p, name="k")
+    C = tir.compute((3, 2), lambda i, j: tir.sum(A[i, k] * B[k, j], axis=k), name="C")
+    a = np.arange(3 * p, dtype="f4").reshape(3, p)
+    b = np.ones((p, 2), "f4")
+    s = tir.schedule(C).split("k", 8, into=("ko", "ki")).rfactor("ki", at="j", lanes=8)
+    s = s.vectorize("ki", 8).split("C.ki", 3).rfactor("C.kio")
+    run(s, {"A": a, "B": b}, a @ b)
+    run(s.split("C.kii", 4), {"A": a, "B": b}, a @ b)
+
+
 def test_caches_of_part_of_an_array() -> None:
     # T14: buffers are as large as what is copied
     A = tir.placeholder((12, 24), name="A")
