@@ -181,7 +181,8 @@ def _check(em: Emitter, arena: list[str]) -> None:
     for pointer in arena:
         ok = em.both(ok, em.op("icmp ne ptr {0}, null", pointer))
     status = em.module.check(
-        f"out of memory: {em.module.name.removeprefix('tir_')} could not allocate its private buffers"
+        f"out of memory: {em.module.name.removeprefix('tir_')} could not allocate its private "
+        "buffers"
     )
     em.serial += 1
     k = em.serial

@@ -24,7 +24,7 @@ def into_one(em: Emitter, inst: Instance) -> None:
     """An instance in lanes whose cell is the same in all of them."""
     stmt = inst.stmt
     exact = all(a.exact for a in stmt.writes)
-    found = _update(stmt.bodies[0]) if stmt.role == "update" and len(stmt.bodies) == 1 else None
+    found = _update(stmt.bodies[0]) if _regroups(em, inst) else None
     if exact and found is not None and em.width & (em.width - 1) == 0:
         _guarded(em, inst, lambda: _reduce(em, inst, *found))
         return
@@ -34,6 +34,16 @@ def into_one(em: Emitter, inst: Instance) -> None:
             _guarded(em, inst, lambda: _store_all(em, inst, values))
             return
     one_by_one(em, inst)
+
+
+def _regroups(em: Emitter, inst: Instance) -> bool:
+    """Whether lanes may be combined before the cell is: the schedule says so, or no bit changes."""
+    stmt = inst.stmt
+    if stmt.role != "update" or len(stmt.bodies) != 1 or em.lane is None:
+        return False
+    mark = em.module.lowered.marks.get(em.lane)
+    asked = mark is not None and mark.bind == "reduce"
+    return asked or (stmt.combiner is not None and stmt.combiner.exact)
 
 
 def _guarded(em: Emitter, inst: Instance, body: Callable[[], None]) -> None:

@@ -8,7 +8,8 @@ same values as the declaration in its own order. Entry point: `require_valid`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import islice, product
+from math import prod
 
 from tensorir.emulator.hashed import regroupable
 from tensorir.emulator.machine import Fault, Machine
@@ -26,6 +27,7 @@ MOST = 200_000
 # symbolic sizes, and constant ones too large, are tried at this many assignments of so many
 # instances
 TRIES, FEW = 2, 20_000
+COMBINATIONS = 4096
 
 
 def require_valid(schedule: Schedule, lowered: Lowered, target: Target) -> None:
@@ -119,27 +121,31 @@ def check(schedule: Schedule, lowered: Lowered, sizes: Sizes, most: int = MOST) 
 
 
 def choices(program: Program) -> Iterator[Sizes]:
-    """Assignments of the symbolic sizes, the most telling first; the empty one if there is none."""
+    """Assignments of the symbolic sizes, the most telling first; the empty one if there is none.
+
+    Those come first with the most tiles that occur both whole and in part, for fewer instances
+    than `FEW` if each size is an extent.
+    """
     names = program.sizes
     if not names:
         yield {}
         return
-    tiles = sorted({x.cut[1] for x in loops(program.tree) if x.cut is not None} | {1})
-    widths = sorted({x.width for x in loops(program.tree) if x.width})
-    largest = [*tiles, *widths]
-    wanted = sorted({2 * t + 1 for t in largest} | {t + t // 2 + 1 for t in largest}, reverse=True)
-    seen: set[tuple[int, ...]] = set()
-    for n in [*wanted, 17, 9, 5, 3, 1, 0]:
-        for shift in (0, 1):
-            values = tuple(max(0, n - (k * shift) % 3) for k in range(len(names)))
-            sizes: dict[Axis | Var, int] = dict(zip(names, values, strict=True))
-            if values not in seen and _allowed(program, sizes):
-                seen.add(values)
-                yield sizes
-    for values in product((4, 2, 8), repeat=len(names)):
-        sizes = dict(zip(names, values, strict=True))
-        if values not in seen and _allowed(program, sizes):
-            seen.add(values)
+    tiles = sorted({x.cut[1] for x in loops(program.tree) if x.cut is not None})
+    tiles += [w for w in sorted({x.width or 1 for x in loops(program.tree)}) if w not in tiles]
+    values = sorted({2 * t + 1 for t in tiles} | {t + t // 2 + 1 for t in tiles} | {1, 3, 5})
+
+    def score(v: tuple[int, ...]) -> tuple[int, int, int]:
+        met = [sum(n > t and n % t > 0 for t in tiles) for n in v]
+        return min(met), sum(met), -prod(v)
+
+    while len(values) > 2 and len(values) ** len(names) > COMBINATIONS:
+        values = values[1::2] if len(values) > 4 else values[1:]
+    telling = [v for v in product(values, repeat=len(names)) if prod(v) <= FEW]
+    telling.sort(key=score, reverse=True)
+    rest = product((17, 9, 4, 1, 0), repeat=len(names))
+    for v in dict.fromkeys([*telling[:12], *islice(rest, COMBINATIONS)]):
+        sizes: dict[Axis | Var, int] = dict(zip(names, v, strict=True))
+        if _allowed(program, sizes):
             yield sizes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -41,8 +42,10 @@ def automatic(program: Program, storages: Mapping[Array, Storage], target: Targe
     found = _vectors(program, small, marks, target)
     common = {a: min(w.values()) for a, w in found.items() if _compatible(w)}
     widths = {x: common[a] for a, w in found.items() if a in common for x in w}
+    most = 2 * target.vector_registers
+    few = {a: s for a, s in small.items() if _cells(s) <= most * (common.get(a) or 1)}
     out: dict[Axis, int | None] = {}
-    for p, access, s in _accesses(program, small):
+    for p, access, s in _accesses(program, few):
         outside = dict.fromkeys(s.outside)
         for d, e in enumerate(_over_axes(p, access)):
             inner = [a for a in e.atoms() if isinstance(a, Axis) and a not in outside]
@@ -95,9 +98,8 @@ def _vectors(
 
 
 def _fits(s: Storage, limit: int) -> bool:
-    size = s.array.dtype.bytes
-    for e in s.extent:
-        if not e.is_const:
-            return False
-        size *= max(e.const, 1)
-    return size <= limit
+    return all(e.is_const for e in s.extent) and s.array.dtype.bytes * _cells(s) <= limit
+
+
+def _cells(s: Storage) -> int:
+    return math.prod(max(e.const, 1) for e in s.extent)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import tensorir as tir
 from tensorir.codegen import cpu, llvm
 from tensorir.ir.dtype import ALL, dtype
 from tensorir.support.errors import (
@@ -253,3 +256,16 @@ print(total.hexdigest())
         assert done.returncode == 0, done.stderr
         seen.add(done.stdout)
     assert len(seen) == 1
+
+
+def test_a_mask_that_llvm_moves_from_a_register_that_has_no_name_is_compiled_otherwise() -> None:
+    X = tir.placeholder((3, 5), "bfloat16", name="X")
+
+    def body(y: tir.Expr, x: tir.Expr) -> tir.Expr:
+        return tir.if_then_else((y >= 1) & (y < 2), X[y, x] + X[y + 1, x], X[y, x])
+
+    Y = tir.compute((3, 5), body, name="Y")
+    x = np.random.default_rng(0).random((3, 5)).astype(tir.dtype("bfloat16").numpy)
+    f = tir.build(tir.schedule(Y).fuse("y", "x").vectorize("yx", width=4))
+    assert not re.search(r"(movmskp[sd]|pmovmskb)\t%[xyz]mm(1[6-9]|2\d|3[01])\b", f.asm)
+    assert f(x).tobytes() == tir.build(Y)(x).tobytes()

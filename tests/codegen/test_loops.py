@@ -433,3 +433,13 @@ def test_narrower_machines() -> None:
         np.testing.assert_allclose(got, want, atol=1e-6)
     assert "zmm" not in assembly_of(source_of(s, "x86-64-v3"))
     assert cpu.target("x86-64-v2").vector_bytes == 16
+
+
+def test_lanes_of_a_reduction_keep_every_bit_where_the_trace_says_so() -> None:
+    A = tir.placeholder((3, 5), name="A")
+    k = tir.reduce_axis(5, name="k")
+    S = tir.compute((3,), lambda i: tir.sum(A[i, k] * A[i, k], axis=k), name="S")
+    s = tir.schedule(S).split("k", 8).vectorize("ko", width=4)
+    assert not any(step.reassociates for step in s.trace.steps)
+    a = np.random.default_rng(0).random((3, 5), np.float32)
+    assert tir.build(s)(a).tobytes() == tir.build(S)(a).tobytes()

@@ -20,7 +20,7 @@ from tensorir.lower.boxes import ranges
 from tensorir.lower.cells import Cells
 from tensorir.lower.pipeline import Lowered
 from tensorir.poly.model import Placement, Program
-from tensorir.poly.tree import At, seq
+from tensorir.poly.tree import At, Loop, seq
 from tests.codegen.machine import call
 
 N = Var("N")
@@ -54,6 +54,7 @@ def source_of(
     arrays: Sequence[Array],
     storages: Sequence[Storage] = (),
     target="native",
+    marks: dict[Axis, Loop] | None = None,
     **options,
 ) -> KernelSource:
     stmts: dict[str, Statement] = {}
@@ -79,7 +80,7 @@ def source_of(
     tree = seq([At(n) for n in stmts])
     program = Program(tree, placements, {}, (*arrays, *held), sizes, ())  # type: ignore[arg-type]
     given = tuple(a for a in arrays if a.role != "temp")
-    lowered = Lowered(body, tuple(storages), program, given, (), {}, box, Cells(held, box))
+    lowered = Lowered(body, tuple(storages), program, given, (), marks or {}, box, Cells(held, box))
     return emit(lowered, cpu.target(target), **options)
 
 
@@ -222,7 +223,7 @@ def test_a_buffer_whose_size_depends_on_a_loop() -> None:
 
 @pytest.mark.parametrize("name", ["fma", "add", "max", "sub"])
 def test_lanes_that_write_one_cell(name: str) -> None:
-    """A tree where the operation allows it, else one after the other: `sub` keeps its order."""
+    """In halves where the schedule asked for it and the operation allows it, else in order."""
     k = Axis("k")
     x = Axis("x")
     A, B = array("A", "input", 19), array("B", "output", 1)
@@ -239,9 +240,13 @@ def test_lanes_that_write_one_cell(name: str) -> None:
     node = Block((Run(zero, ()), loop(k, 24, run, "vectorize", 8)))
     v = np.arange(-3, 16, dtype="float32")
     want = {"fma": (v * v).sum(), "add": v.sum(), "max": 15, "sub": -v.sum()}[name]
-    source = source_of(node, [A, B])
+    asked = Loop(k, At("S"), "vectorize", 8, bind="reduce")
+    source = source_of(node, [A, B], marks={k: asked})
     assert call(source, [v]).out[0] == want
     assert bool(source.notes) == (name == "sub")
+    kept = source_of(node, [A, B])
+    assert call(kept, [v]).out[0] == want
+    assert kept.notes
 
 
 def test_a_pair_across_lanes_keeps_the_first() -> None:

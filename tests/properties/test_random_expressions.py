@@ -17,9 +17,7 @@ PARTS, CASES = 8, 6
 def test_accepted_schedules_of_random_expressions(part: int) -> None:
     counts: Counter[str] = Counter()
     for seed in range(1000 * part, 1000 * part + CASES):
-        check_case(
-            seed, counts, guard_pages=1.0, draw=wild.draw, schedule=moves.stubborn_schedule
-        )
+        check_case(seed, counts, guard_pages=1.0, draw=wild.draw, schedule=moves.stubborn_schedule)
     assert counts["pairs"] >= CASES
 
 

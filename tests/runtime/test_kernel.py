@@ -22,7 +22,7 @@ from tensorir.codegen.source import KernelSource
 from tensorir.runtime import kernel as kernels
 from tensorir.runtime import layout
 from tensorir.runtime.files import load
-from tensorir.runtime.kernel import Kernel, make_kernel
+from tensorir.runtime.kernel import ABI_VERSION, Kernel, make_kernel
 from tensorir.runtime.timer import compare
 from tensorir.support.errors import (
     ArgumentError,
@@ -412,7 +412,7 @@ def test_load_refuses_another_version(tmp_path: Path) -> None:
         load(path)
     assert full_text(caught.value) == (
         f"UnsupportedError: {str(path)!r} was written by another version of this library "
-        "(abi 99, here 1)\n  try  build and save it again"
+        f"(abi 99, here {ABI_VERSION})\n  try  build and save it again"
     )
 
 
