@@ -56,9 +56,9 @@ def const(value: object, dtype: object = None) -> Const:
         return _bool_const(bool(value), to or BOOL)
     if isinstance(value, int | np.integer):
         return _int_const(int(value), to or (as_dtype(value.dtype) if given else INT64))  # type: ignore[union-attr]
-    if isinstance(value, float | np.floating) or (given and not isinstance(value, np.ndarray)):
-        own = as_dtype(value.dtype) if given else FLOAT64  # type: ignore[attr-defined]
-        return _float_const(float(value), to or own)  # type: ignore[arg-type]
+    if isinstance(value, float | np.generic):
+        own = as_dtype(value.dtype) if isinstance(value, np.generic) else FLOAT64
+        return _float_const(float(value), to or own)
     raise ArgumentTypeError(f"expected a number, not {type(value).__name__} {value!r:.60}")
 
 

@@ -72,7 +72,7 @@ def build(
     """
     s = _as_schedule(what)
     wanted = knobs.index_check if index_check is None else index_check
-    check = next((c for c in INDEX_CHECKS if c == wanted), None)
+    check = next((c for c in INDEX_CHECKS if isinstance(wanted, str) and c == wanted), None)
     if check is None:
         raise ArgumentError(
             f"index_check={wanted!r:.60}: expected one of {', '.join(map(repr, INDEX_CHECKS))}"

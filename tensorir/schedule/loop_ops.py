@@ -211,7 +211,7 @@ def split(
     loop = resolve.axis(s, axis, primitive="split")
     if (factor is None) == (parts is None):
         resolve.fail("split: give either factor=, the inner extent, or parts=, the outer extent")
-    if tail not in TAILS:
+    if not isinstance(tail, str) or tail not in TAILS:
         wanted = ", ".join(repr(t) for t in TAILS)
         given = hint(tail, TAILS) if isinstance(tail, str) else ""
         resolve.fail(f"split: tail is one of {wanted}, not {tail!r:.60}{given}")

@@ -349,7 +349,7 @@ def tile(
     """
     loops = [resolve.axis(s, a, primitive="tile") for a in (i, j)]
     sizes = [resolve.positive(f, what, primitive="tile") for f, what in ((fi, "fi"), (fj, "fj"))]
-    if tail not in ("auto", "cut", "guard"):
+    if not isinstance(tail, str) or tail not in ("auto", "cut", "guard"):
         resolve.fail(f"tile: tail is one of 'auto', 'cut', 'guard', not {tail!r:.60}")
     a, b = (x.axis.name for x in loops)
     default = (f"{a}o", f"{b}o", f"{a}i", f"{b}i")

@@ -23,6 +23,7 @@ __all__ = ["Text", "html", "register", "text"]
 
 Renderer = Callable[[Any], str]
 
+
 class Text(str):
     """Text that an interpreter shows as it stands, and not in quotes.
 

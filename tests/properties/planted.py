@@ -84,8 +84,6 @@ def _short(right: Callable[..., Any]) -> Callable[..., Any]:
     return footprint
 
 
-
-
 FAULTS = [
     Fault("a tail guard lets one more through", Emitter, "conditions", _tail, random_schedules),
     Fault("the init of reductions is dropped", emit, "run", _no_init, random_schedules),
