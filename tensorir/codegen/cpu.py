@@ -10,6 +10,7 @@ from tensorir.codegen import llvm
 from tensorir.ir.target import Target
 from tensorir.support.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 from tensorir.support.names import hint
+from tensorir.support.tracebacks import user_api
 
 __all__ = ["NAMES", "attributes", "module", "target"]
 
@@ -60,6 +61,7 @@ _NAMED_THREADS = 8
 _LINUX = "x86_64-unknown-linux-gnu"
 
 
+@user_api
 def target(name: object = "native") -> Target:
     """The target called `name`.
 

@@ -18,10 +18,12 @@ from tensorir.ir.index import conditions, to_lin
 from tensorir.ir.ops import MATHS, OPS, OpInfo
 from tensorir.ir.tensor import Tensor, scalar
 from tensorir.support.errors import ArgumentError, ArgumentTypeError
+from tensorir.support.tracebacks import user_api
 
 # -- constants and conversions
 
 
+@user_api
 def const(value: object, dtype: object = None) -> Const:
     """A constant.
 
@@ -152,6 +154,7 @@ def _common(es: list[Expr]) -> DType:
     return common
 
 
+@user_api
 def cast(e: object, dtype: object) -> Expr:
     """`e` converted to `dtype`: to nearest even; float to integer saturates and NaN gives 0.
 
@@ -167,6 +170,7 @@ def cast(e: object, dtype: object) -> Expr:
     return make("cast", (x,), to)
 
 
+@user_api
 def reinterpret(e: object, dtype: object) -> Expr:
     """The bits of `e` read as `dtype`, which has as many.
 
@@ -488,6 +492,7 @@ def _choice(name: str, cond: object, yes: object, no: object) -> Expr:
     return make(name, (c, cast(a, common), cast(b, common)), common)
 
 
+@user_api
 def select(cond: object, yes: object, no: object) -> Expr:
     """`yes` where `cond` holds, else `no`; both are evaluated, so both must be safe to load.
 
@@ -500,6 +505,7 @@ def select(cond: object, yes: object, no: object) -> Expr:
     return _choice("select", cond, yes, no)
 
 
+@user_api
 def if_then_else(cond: object, yes: object, no: object) -> Expr:
     """`yes` where `cond` holds, else `no`; only what the taken one needs is loaded.
 
@@ -514,6 +520,7 @@ def if_then_else(cond: object, yes: object, no: object) -> Expr:
     return _choice("if_then_else", cond, yes, no)
 
 
+@user_api
 def fma(a: object, b: object, c: object) -> Expr:
     """`a * b + c`, rounded once for floats.
 

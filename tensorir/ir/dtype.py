@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from tensorir.support.errors import ArgumentError
+from tensorir.support.tracebacks import user_api
 
 Kind = Literal["bool", "int", "uint", "float"]
 
@@ -66,6 +67,7 @@ ALL = (BOOL, *INTS.values(), *UINTS.values(), FLOAT16, BFLOAT16, FLOAT32, FLOAT6
 _BY_NAME = {d.name: d for d in ALL} | {"half": FLOAT16, "float": FLOAT32, "double": FLOAT64}
 
 
+@user_api
 def dtype(name: object) -> DType:
     """The element type called `name`.
 

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 from tensorir.ir.dtype import BOOL, INT64, DType
 from tensorir.support import display
 from tensorir.support.errors import ArgumentTypeError
+from tensorir.support.tracebacks import user_api
 
 if TYPE_CHECKING:
     from tensorir.ir.affine import Lin
@@ -191,6 +192,7 @@ class Expr:
     def __ge__(self, o: Any) -> Expr:
         return _build().compare("ge", self, o)  # type: ignore[no-any-return]
 
+    @user_api
     def astype(self, dtype: object) -> Expr:
         """This value converted to `dtype` (round to nearest even; float to integer saturates)."""
         return _build().cast(self, dtype)  # type: ignore[no-any-return]

@@ -139,7 +139,8 @@ def _integer_odd(x: Array) -> Array:
 
 def floordiv(a: Array, b: Array) -> Array:
     safe = np.where(b == 0, b.dtype.type(1), b)
-    return np.where(b == 0, a.dtype.type(0), np.floor_divide(a, safe))
+    with np.errstate(over="ignore"):  # the least integer by -1 wraps
+        return np.where(b == 0, a.dtype.type(0), np.floor_divide(a, safe))
 
 
 def floormod(a: Array, b: Array) -> Array:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tensorir.ir.dtype import DType
+from tensorir.support.tracebacks import user_api
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +54,12 @@ class Target:
     l3: int
     threads: int
 
+    @user_api
     def lanes(self, dtype: DType) -> int:
         """How many elements of `dtype` one vector register holds."""
         return self.vector_bytes // dtype.bytes
 
+    @user_api
     def has(self, feature: str) -> bool:
         """Whether code may use `feature`, by LLVM's name ("fma", "avx512vnni")."""
         return f"+{feature}" in self.features.split(",")

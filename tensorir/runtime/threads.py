@@ -33,6 +33,7 @@ from pathlib import Path
 
 from tensorir.support.errors import warn
 from tensorir.support.knobs import knobs
+from tensorir.support.tracebacks import user_api
 
 __all__ = ["Runtime", "num_threads", "runtime", "set_num_threads", "symbols"]
 
@@ -91,6 +92,7 @@ def symbols() -> dict[str, int]:
     return {**runtime().addresses, **state}
 
 
+@user_api
 def num_threads(n: int | None = None) -> int:
     """How many threads a parallel loop uses; with `n`, set it first.
 

@@ -22,7 +22,16 @@ from tensorir.support.names import hint
 if TYPE_CHECKING:
     from tensorir.schedule.schedule import Schedule
 
-__all__ = ["follow", "fuse", "fuse_loops", "split", "split_loop", "substitute"]
+__all__ = [
+    "follow",
+    "fuse",
+    "fuse_loops",
+    "require_exact",
+    "require_tail",
+    "split",
+    "split_loop",
+    "substitute",
+]
 
 TAILS = ("auto", "cut", "guard", "exact")
 
@@ -211,10 +220,7 @@ def split(
     loop = resolve.axis(s, axis, primitive="split")
     if (factor is None) == (parts is None):
         resolve.fail("split: give either factor=, the inner extent, or parts=, the outer extent")
-    if not isinstance(tail, str) or tail not in TAILS:
-        wanted = ", ".join(repr(t) for t in TAILS)
-        given = hint(tail, TAILS) if isinstance(tail, str) else ""
-        resolve.fail(f"split: tail is one of {wanted}, not {tail!r:.60}{given}")
+    require_tail(tail, "split")
     if factor is not None:
         size = resolve.positive(factor, "factor", primitive="split")
     else:
@@ -222,7 +228,7 @@ def split(
     name = loop.axis.name
     names = resolve.new_names(s, into, (f"{name}o", f"{name}i"), primitive="split", gone=(name,))
     if tail == "exact":
-        _require_exact(s, loop, size)
+        require_exact(s, loop, size, "split")
     new, _, _ = split_loop(
         s.program, loop.axis, size, (names[0], names[1]), tail=tail, number=s.next_number
     )
@@ -241,14 +247,23 @@ def _from_parts(s: Schedule, loop: Loop, parts: int) -> int:
     return max(1, -(-extent // parts))
 
 
-def _require_exact(s: Schedule, loop: Loop, factor: int) -> None:
+def require_tail(tail: object, primitive: str) -> None:
+    """Refuse what is not the name of a tail."""
+    if not isinstance(tail, str) or tail not in TAILS:
+        wanted = ", ".join(repr(t) for t in TAILS)
+        given = hint(tail, TAILS) if isinstance(tail, str) else ""
+        resolve.fail(f"{primitive}: tail is one of {wanted}, not {tail!r:.60}{given}")
+
+
+def require_exact(s: Schedule, loop: Loop, factor: int, primitive: str) -> None:
+    """Refuse a loop whose extent is not proved to be a multiple of `factor`."""
     name = loop.axis.name
     missing = ranges.incomplete_block(s.program, loop.axis, factor, start_of(loop.axis))
     if missing is None:
         return
     at = "".join(f"{n} = {v}, " for n, v in missing.sizes.items())
     resolve.fail(
-        f'split: tail="exact", but {name!r} is not always a multiple of {factor}: {at}block '
+        f'{primitive}: tail="exact", but {name!r} is not always a multiple of {factor}: {at}block '
         f"{missing.block} holds {missing.points} of {factor} points",
         why="an exact split has no partial block; the others guard, mask or cut it.",
     )

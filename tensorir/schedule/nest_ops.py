@@ -14,7 +14,7 @@ from tensorir.poly.model import Buffer, Placement, Program
 from tensorir.poly.tree import Loop, Seq, Tree
 from tensorir.schedule import resolve
 from tensorir.schedule.explain import Fix, fix, require_marks, require_order
-from tensorir.schedule.loop_ops import split_loop
+from tensorir.schedule.loop_ops import require_exact, require_tail, split_loop
 from tensorir.schedule.primitive import Draft, primitive
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ def tile(
         Extents of a tile.
     into : tuple of str
         Names of outer i, outer j, inner i, inner j; by default `io`, `jo`, `ii`, `ji`.
-    tail : str
+    tail : {"auto", "cut", "guard", "exact"}
         As in `split`, for both.
 
     Examples
@@ -349,14 +349,16 @@ def tile(
     """
     loops = [resolve.axis(s, a, primitive="tile") for a in (i, j)]
     sizes = [resolve.positive(f, what, primitive="tile") for f, what in ((fi, "fi"), (fj, "fj"))]
-    if not isinstance(tail, str) or tail not in ("auto", "cut", "guard"):
-        resolve.fail(f"tile: tail is one of 'auto', 'cut', 'guard', not {tail!r:.60}")
+    require_tail(tail, "tile")
     a, b = (x.axis.name for x in loops)
     default = (f"{a}o", f"{b}o", f"{a}i", f"{b}i")
     names = resolve.new_names(s, into, default, primitive="tile", gone=(a, b))
     before = _nest_of(s, loops, "tile")
     if before.loops[0] is not loops[0]:
         resolve.fail(f"tile: {a!r} is inside {b!r}; name the outer loop first")
+    if tail == "exact":
+        for x, size in zip(loops, sizes, strict=True):
+            require_exact(s, x, size, "tile")
     number = s.next_number
     program, io, ii = split_loop(
         s.program, loops[0].axis, sizes[0], (names[0], names[2]), tail=tail, number=number

@@ -20,9 +20,9 @@ from tensorir.ir.dtype import DType
 from tensorir.ir.expr import Axis
 from tensorir.poly.isl import BudgetExceeded
 from tensorir.poly.model import Program
+from tensorir.support.calls import not_taken
 from tensorir.support.diagnostics import CallSite, caller
 from tensorir.support.errors import ArgumentTypeError
-from tensorir.support.names import hint
 from tensorir.support.tracebacks import user_api
 
 if TYPE_CHECKING:
@@ -141,10 +141,9 @@ def _next(
     kwargs: dict[str, Any],
 ) -> Schedule:
     name = function.__name__
-    try:
-        signature.bind(s, *args, **kwargs)
-    except TypeError as error:
-        raise _wrong_arguments(name, signature, kwargs, error) from None
+    wrong = not_taken(name, signature, (s, *args), kwargs)
+    if wrong is not None:
+        raise wrong
     try:
         draft = function(s, *args, **kwargs)
     except BudgetExceeded as spent:
@@ -161,26 +160,6 @@ def _next(
         s.next_number, name, plain_args, plain_kwargs, caller(), draft.reassociates, draft.notes
     )
     return s.then(draft.program, step)
-
-
-def _wrong_arguments(
-    name: str, signature: inspect.Signature, kwargs: Mapping[str, Any], error: TypeError
-) -> ArgumentTypeError:
-    parameters = list(signature.parameters.values())[1:]
-    known = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
-    shown = _without_annotations(parameters)
-    for k in kwargs:
-        if k not in known:
-            return ArgumentTypeError(
-                f"{name}{shown} has no argument {k!r}{hint(k, known)}", details=_site()
-            )
-    reason = str(error).replace("'s'", "the schedule")
-    return ArgumentTypeError(f"{name}{shown}: {reason}", details=_site())
-
-
-def _without_annotations(parameters: list[inspect.Parameter]) -> str:
-    bare = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
-    return str(inspect.Signature(bare))
 
 
 def _site() -> str:

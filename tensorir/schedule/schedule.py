@@ -106,7 +106,8 @@ class Schedule:
     def __reduce__(self) -> NoReturn:
         resolve.fail(
             "schedules are not pickled",
-            why="declare the computation again and use tir.replay with s.trace.to_json().",
+            why="declare the computation again, and replay its steps: "
+            "tir.replay(s, tir.Trace.from_json(text)), where text is s.trace.to_json().",
             cls=UnsupportedError,
         )
 
@@ -269,6 +270,8 @@ def _primitive(name: object) -> Callable[..., Schedule]:
         raise Message(f"a primitive is named by a string, not {name!r:.60}", caller()).error(
             ArgumentTypeError
         )
+    if name in LATER:
+        raise Message(f"a schedule has no primitive {name!r} yet", caller()).error(UnknownPrimitive)
     if name not in PRIMITIVES:
         raise Message(f"there is no primitive {name!r}{hint(name, PRIMITIVES)}", caller()).error(
             ScheduleError

@@ -73,6 +73,7 @@ class Trace:
 
     __repr__ = __str__
 
+    @user_api
     def to_python(self, name: str = "rebuild") -> str:
         """The source of a function that makes the same steps on a schedule.
 
@@ -84,6 +85,7 @@ class Trace:
         body = [f"    s = s.{step.text}" for step in self.steps]
         return display.Text("\n".join([f"def {name}(s):", *body, "    return s"]))
 
+    @user_api
     def to_json(self) -> str:
         """The steps as JSON: names and numbers only, no source lines."""
         steps = [
@@ -93,6 +95,7 @@ class Trace:
         return json.dumps({"format": FORMAT, "steps": steps})
 
     @staticmethod
+    @user_api
     def from_json(text: str) -> Trace:
         """The trace that `to_json` wrote.
 

@@ -1,13 +1,15 @@
 """What a user sees of a traceback: their own frames, and no exception but ours.
 
-`user_api` goes on every public entry point. An error of ours leaves it without our frames; any
-other exception that began in our code leaves it as an `InternalError` with a reproducer; an
-exception that began in a function which the user gave us leaves it untouched.
+`user_api` goes on every public entry point. An error of ours leaves it without our frames; a call
+with arguments that the function does not take is the user's error; any other exception that began
+in our code leaves it as an `InternalError` with a reproducer; an exception that began in a
+function which the user gave us leaves it untouched.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
@@ -63,6 +65,9 @@ def user_api(function: Callable[P, R]) -> Callable[P, R]:
         except Exception as error:
             if _is_users(error):
                 raise
+            refused = _not_taken(function, args, kwargs, error)
+            if refused is not None:
+                raise refused from None
             raise _fault(function, args, kwargs, error) from error
 
     return public
@@ -79,6 +84,20 @@ def theirs() -> Iterator[None]:
     except Exception as error:
         error.__dict__[_THEIRS] = True
         raise
+
+
+def _not_taken(
+    function: Callable[..., object],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    error: Exception,
+) -> TensorIRError | None:
+    """Return the user's error where a user called a function with what it does not take."""
+    if not isinstance(error, TypeError) or is_own(sys._getframe(2)):
+        return None
+    from tensorir.support.calls import not_taken
+
+    return not_taken(function.__name__, inspect.signature(function), args, kwargs)
 
 
 def _trim(error: TensorIRError) -> None:
