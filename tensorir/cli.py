@@ -206,14 +206,10 @@ def stages(s: Schedule, target: Target) -> list[Stage]:
     s = s.cache_read("B", at="pc", name="panel_b")
     s = s.transform_layout("panel_b", lambda k, j: (j // nr, k, j % nr))
     s = s.split("panel_b.j", nr, into=("bj", "bl")).reorder("bj", "panel_b.k", "bl")
-    s = s.vectorize("bl", width=lanes)
+    s = s.vectorize("bl", width=lanes).unroll("bl")
     out.append(Stage("B packed", "copied once in the order in which it is read", s))
-    s = s.cache_read("A", at="ic", name="panel_a")
-    s = s.transform_layout("panel_a", lambda i, k: (i // mr, k, i % mr))
-    s = s.split("panel_a.i", mr, into=("ai", "al")).split("panel_a.k", lanes, into=("ak", "akl"))
-    s = s.reorder("ai", "ak", "akl", "al").vectorize("akl", width=lanes).unroll("al")
-    out.append(Stage("A packed", "the same for A", s))
-    out.append(Stage("threads", "blocks of rows are shared out", s.parallel("ic")))
+    s = s.parallel("bj").parallel("ic")
+    out.append(Stage("threads", "the copy and the blocks of rows are shared out", s))
     return out
 
 

@@ -15,6 +15,7 @@ from tensorir.ir.expr import Axis, Const, Expr, Load, Op, Reduce, Ref, Var
 from tensorir.ir.reducers import init_values, update_bodies
 from tensorir.ir.tensor import Compute, Tensor
 from tensorir.ir.visit import loads, reductions
+from tensorir.support.diagnostics import Message, caller
 from tensorir.support.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -24,6 +25,17 @@ from tensorir.support.errors import (
 from tensorir.support.tracebacks import user_api
 
 Array = NDArray[Any]
+
+
+def _not_a_tensor(value: object) -> ArgumentTypeError:
+    """What is said of a schedule, a kernel, or anything else in place of a tensor."""
+    outputs = [t.name for t in getattr(value, "outputs", ()) if isinstance(t, Tensor)]
+    return Message(
+        f"evaluate: expected tensors, not a {type(value).__name__}",
+        caller(),
+        why="what is declared is evaluated; no schedule changes it." if outputs else "",
+        tries=[(f"tir.evaluate({name}, ...)", "") for name in outputs],
+    ).error(ArgumentTypeError)
 
 
 @user_api
@@ -70,7 +82,7 @@ def evaluate(
     wanted = tuple(outputs) if isinstance(outputs, list | tuple) else (outputs,)
     for t in wanted:
         if not isinstance(t, Tensor):
-            raise ArgumentTypeError(f"evaluate: expected tensors, not a {type(t).__name__}")
+            raise _not_a_tensor(t)
         if t.op is None:
             raise ArgumentError(f"{t.name} is a placeholder: there is nothing to compute")
     computes, inputs = stages(wanted)

@@ -96,9 +96,20 @@ def test_what_is_no_tensor_is_refused() -> None:
     s = schedule(compute((2,), lambda i: a[i] + 1.0, name="B"))
     with pytest.raises(ArgumentTypeError) as caught:
         evaluate(s, np.zeros(2, np.float32))  # type: ignore[arg-type]
-    assert full_text(caught.value) == (
-        "ArgumentTypeError: evaluate: expected tensors, not a Schedule"
-    )
+    assert said(caught.value) == EVALUATED_SCHEDULE
+    with pytest.raises(ArgumentTypeError) as caught:
+        evaluate(3)  # type: ignore[arg-type]
+    assert said(caught.value).startswith("ArgumentTypeError: evaluate: expected tensors, not a int")
+
+
+EVALUATED_SCHEDULE = """\
+ArgumentTypeError: evaluate: expected tensors, not a Schedule
+
+  script.py:1:  evaluate(s, np.zeros(2, np.float32))  # type: ignore[arg-type]
+
+  why  what is declared is evaluated; no schedule changes it.
+  try  tir.evaluate(B, ...)
+"""
 
 
 # H01
