@@ -21,8 +21,7 @@ StatementRole: TypeAlias = Literal["init", "update", "finish", "copy", "compute"
 class Array:
     """A named array of the program. Its identity is the object; the name is unique in a program.
 
-    `shape` holds one affine expression in sizes for each dimension. `pad_value` is what cells
-    outside the footprint of a padded buffer hold.
+    `shape` holds one affine expression in sizes for each dimension.
     """
 
     name: str

@@ -131,6 +131,7 @@ class Versions:
         assert mark.cut is not None
         point = mark.cut[0]
         needed: dict[Lin, None] = {}
+        own: dict[Lin, Lin] = {}
         for x in loops(n.body):
             found = self.marks.get(x.axis)
             if found is None or found.axis is not point or x.kind in _FIXED:
@@ -142,13 +143,16 @@ class Versions:
         for guard, path in _all_guards(n.body):
             if any(a in self.marks and self.marks[a].axis is point for a in path):
                 box = {a: x for a, x in path.items() if x is not None}
-                needed[extreme(guard, {**open_, **box}, -1)] = None
+                own[guard] = extreme(guard, {**open_, **box}, -1)
+                needed[own[guard]] = None
         inside = {x.axis: None for x in loops(n.body)}
         wanted = [c for c in needed if not c.is_const and not uses(c, inside)]
         if not wanted:
             return self.go(n.body, open_)
         full = self.go(_prune(n.body, wanted, {}), open_)
-        return If(tuple(("ge", c) for c in wanted), full, self.go(n.body, open_))
+        never = frozenset(g for g, worst in own.items() if wanted == [worst])
+        partial = replace(self, plain=self.plain | never).go(n.body, open_)
+        return If(tuple(("ge", c) for c in wanted), full, partial)
 
 
 def _small(e: Lin) -> bool:

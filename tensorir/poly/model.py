@@ -63,13 +63,12 @@ class Buffer:
     """Where a temporary array lives: one copy for each point of the axes `outside`.
 
     `layout` lists storage dimensions (index dimension, None | "//" | "%", tile) over index minus
-    tile origin; None means row-major as declared. `pad_value` fills cells outside the footprint.
+    tile origin; None means row-major as declared.
     """
 
     scope: ScopeName = "global"
     outside: tuple[Axis, ...] = ()
     layout: tuple[LayoutDim, ...] | None = None
-    pad_value: float | int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,6 +13,7 @@ from tensorir.ir.statement import Array
 from tensorir.poly import access, regions
 from tensorir.poly.model import LayoutDim
 from tensorir.schedule import resolve, rewrite
+from tensorir.schedule.text import storage_text
 from tensorir.support.diagnostics import Message, caller
 from tensorir.support.errors import IllegalSchedule, TensorIRError, UnsupportedError
 
@@ -140,10 +141,7 @@ def require_injective(s: Schedule, array: Array, layout: tuple[LayoutDim, ...], 
 
 def text(layout: tuple[LayoutDim, ...], n: int) -> str:
     """A layout as the source of a map, which a trace holds: ``lambda i0, i1: (i1 // 16, i0)``."""
-    names = [f"i{d}" for d in range(n)]
-    parts = [names[d] if kind is None else f"{names[d]} {kind} {c}" for d, kind, c in layout]
-    inside = f"{parts[0]}," if len(parts) == 1 else ", ".join(parts)
-    return f"lambda {', '.join(names)}: ({inside})"
+    return f"lambda {', '.join(f'i{d}' for d in range(n))}: {storage_text(layout, n)}"
 
 
 def _from_text(source: str, n: int, what: str) -> tuple[LayoutDim, ...]:

@@ -323,13 +323,7 @@ def _shrunk(
 
 # -- layout and scope
 @primitive
-def transform_layout(
-    s: Schedule,
-    buffer: object,
-    map: Callable[..., Any],
-    *,
-    pad_value: float | int | None = None,
-) -> Draft:
+def transform_layout(s: Schedule, buffer: object, map: Callable[..., Any]) -> Draft:
     """How a buffer is laid out: a map from its index, counted from where it begins, to storage.
 
     Needs a map that sends no two cells to one place, on a buffer of the schedule's own. Each
@@ -342,8 +336,6 @@ def transform_layout(
         A cached tensor or an intermediate stage.
     map : callable
         Takes the indices, returns the storage indices: ``lambda k, j: (j // 16, k, j % 16)``.
-    pad_value : number
-        What storage that holds no cell is filled with.
 
     Raises
     ------
@@ -365,9 +357,14 @@ def transform_layout(
     for i in 0..4
       for j in 0..32
         B[i, j] = A_cache[i, j] * 2.0
-    >>> s = s.transform_layout("A_cache", lambda i, j: (j // 16, i, j % 16))
-    >>> next(s.program.buffers[a].layout for a in s.program.buffers)
-    ((1, '//', 16), (0, None, 1), (1, '%', 16))
+    >>> print(s.transform_layout("A_cache", lambda i, j: (j // 16, i, j % 16)).loops())
+    alloc A_cache: float32 in global as (i1 // 16, i0, i1 % 16)
+    for A_cache.i in 0..4
+      for A_cache.j in 0..32
+        A_cache[A_cache.i, A_cache.j] = A[A_cache.i, A_cache.j]
+    for i in 0..4
+      for j in 0..32
+        B[i, j] = A_cache[i, j] * 2.0
     """
     what = "transform_layout"
     array = resolve.array(s, buffer, primitive=what)
@@ -380,15 +377,9 @@ def transform_layout(
     layout = layouts.parse(map, array, what)
     with rewrite.proving(s, what, f"that no two cells of {array.name} share a place"):
         layouts.require_injective(s, array, layout, what)
-    if pad_value is not None and (
-        isinstance(pad_value, bool) or not isinstance(pad_value, int | float)
-    ):
-        resolve.fail(f"{what}: pad_value is a number, not {pad_value!r:.60}")
-    now = s.program.buffers[array]
-    changed = replace(now, layout=layout, pad_value=pad_value)
+    changed = replace(s.program.buffers[array], layout=layout)
     new = s.program.change(buffers={**s.program.buffers, array: changed})
-    keywords = {} if pad_value is None else {"pad_value": pad_value}
-    return Draft(new, record=((array.name, layouts.text(layout, len(array.shape))), keywords))
+    return Draft(new, record=((array.name, layouts.text(layout, len(array.shape))), {}))
 
 
 @primitive

@@ -22,7 +22,7 @@ from tensorir.ir.statement import Array
 from tensorir.ir.stmt import Bound
 from tensorir.poly import ranges, tree
 from tensorir.poly.isl import BudgetExceeded
-from tensorir.poly.model import Program
+from tensorir.poly.model import Buffer, LayoutDim, Program
 from tensorir.poly.ranges import NestBounds, Span
 from tensorir.poly.tree import Loop, Seq, Tree
 from tensorir.schedule import resolve
@@ -114,7 +114,7 @@ class _Shown:
     def kept(self, at: Axis | None) -> list[Array]:
         """The buffers that exist once for each point of the loop `at` and those outside it."""
         if at is None:
-            return [a for a, b in self.program.buffers.items() if _told(b.scope, b.outside)]
+            return [a for a, b in self.program.buffers.items() if _told(b)]
         found = []
         for a, b in self.program.buffers.items():
             outside = set(b.outside)
@@ -126,11 +126,23 @@ class _Shown:
         return found
 
     def alloc(self, a: Array) -> str:
-        return f"alloc {a.name}: {a.dtype} in {self.program.buffers[a].scope}"
+        buffer = self.program.buffers[a]
+        stored = ""
+        if buffer.layout is not None:
+            stored = f" as {storage_text(buffer.layout, len(a.shape))}"
+        return f"alloc {a.name}: {a.dtype} in {buffer.scope}{stored}"
 
 
-def _told(scope: str, outside: tuple[Axis, ...]) -> bool:
-    return not outside and scope != "global"
+def storage_text(layout: tuple[LayoutDim, ...], n: int) -> str:
+    """Where a cell `i0, i1, ..` of a buffer lies in its storage: ``(i1 // 16, i0, i1 % 16)``."""
+    names = [f"i{d}" for d in range(n)]
+    parts = [names[d] if kind is None else f"{names[d]} {kind} {c}" for d, kind, c in layout]
+    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+def _told(b: Buffer) -> bool:
+    """Whether a buffer that exists once is worth a line: it is not as it was declared."""
+    return not b.outside and (b.scope != "global" or b.layout is not None)
 
 
 def kind(t: Loop) -> str:

@@ -30,8 +30,8 @@ from tensorir.support.errors import (
     BoundsError,
     CallTypeError,
     CallValueError,
-    full_text,
 )
+from tests.errors.saying import said
 
 RNG = np.random.default_rng(5)
 

@@ -65,12 +65,11 @@ def public() -> Iterator[tuple[str, Callable[..., object]]]:
             yield from ((f"{name}.{m}", f) for m, f in methods if not m.startswith("_"))
 
 
-INSIDE = {"Kernel.run", "Schedule.then"}
+# What the library itself calls; and two functions that stand below the one that tells such calls.
+INSIDE = {"Kernel.run", "Schedule.then", "full_text", "silence"}
 
 
 @pytest.mark.parametrize("name, function", [x for x in public() if x[0] not in INSIDE])
-def test_an_unknown_keyword_is_no_fault_of_ours(
-    name: str, function: Callable[..., object]
-) -> None:
-    with pytest.raises(tir.ArgumentTypeError, match=r"has no argument 'nonsense'$|: missing"):
+def test_an_unknown_keyword_is_no_fault_of_ours(name: str, function: Callable[..., object]) -> None:
+    with pytest.raises(tir.ArgumentTypeError, match="has no argument 'nonsense'"):
         function(nonsense=1)

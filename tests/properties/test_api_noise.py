@@ -29,7 +29,7 @@ PRIMITIVES = [
 QUESTIONS = ["undo", "at", "diff", "check", "explain"]
 KEYWORDS = [
     "into", "tail", "factor", "parts", "width", "scope", "at", "init", "map", "accumulators",
-    "pad_value", "recompute", "nonsense",
+    "recompute", "nonsense",
 ]  # fmt: skip
 
 
