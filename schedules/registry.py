@@ -9,7 +9,6 @@ from tensorir.codegen import cpu
 from tensorir.ir.target import Target
 from tensorir.ir.tensor import Tensor
 from tensorir.schedule.schedule import Schedule, schedule
-from tensorir.support.errors import ArgumentTypeError
 from tensorir.support.tracebacks import user_api
 
 Recognise = Callable[[Schedule], bool]
@@ -68,9 +67,7 @@ def schedule_for(*tensors: Tensor, target: str | Target | None = None) -> Schedu
     """
     from schedules.default import default_schedule
 
-    where = target if isinstance(target, Target) else cpu.target(target or "native")
-    if not isinstance(where, Target):
-        raise ArgumentTypeError(f"target={target!r:.60}: expected the name of a target")
+    where = cpu.target("native" if target is None else target)
     s = schedule(*tensors)
     entry = entry_for(s)
     return entry.apply(s, where) if entry is not None else default_schedule(s, where)

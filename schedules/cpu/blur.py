@@ -22,7 +22,7 @@ def params(target: Target, itemsize: int = 4) -> tuple[Param, ...]:
 
 
 def blur(
-    s: Schedule, target: Target | None = None, *, parallel: bool = True, **given: int
+    s: Schedule, target: str | Target | None = None, *, parallel: bool = True, **given: int
 ) -> Schedule:
     """Schedule a plain stage that reads a plain stage at shifted cells, both two-dimensional.
 
@@ -36,7 +36,7 @@ def blur(
     """
     if not _two_stencils(s):
         raise ArgumentError("blur: expected two plain stages over two axes, one reading the other")
-    where = target if target is not None else cpu.target("native")
+    where = cpu.target("native" if target is None else target)
     first, second = s.program.statements
     p = resolve_params(params(where, first.writes[0].array.dtype.bytes), given)
     lanes = where.lanes(first.writes[0].array.dtype)

@@ -44,7 +44,7 @@ def params(target: Target, itemsize: int = 4) -> tuple[Param, ...]:
 
 def matmul(
     s: Schedule,
-    target: Target | None = None,
+    target: str | Target | None = None,
     *,
     parallel: bool = True,
     **given: int,
@@ -81,7 +81,7 @@ def matmul(
     update = _product(s)
     if update is None:
         raise ArgumentError("matmul: expected one stage, C[i, j] = sum over k of A[i, k] * B[k, j]")
-    where = target if target is not None else cpu.target("native")
+    where = cpu.target("native" if target is None else target)
     a, b, c = (update.reads[1].array.name, update.reads[2].array.name, update.stage)
     p = resolve_params(params(where, update.writes[0].array.dtype.bytes), given)
     mr, nr, kc, mc, nc = p["mr"], p["nr"], p["kc"], p["mc"], p["nc"]
@@ -104,7 +104,9 @@ def matmul(
     s = s.cache_read(b, at=pc, name=panel_b)
     s = s.transform_layout(panel_b, lambda k, j: (j // nr, k, j % nr))
     s = s.split(f"{panel_b}.{j}", nr, into=(bj, bl)).reorder(bj, f"{panel_b}.{k}", bl)
-    s = s.vectorize(bl, width=lanes).unroll(bl)
+    s = s.vectorize(bl, width=lanes)
+    if s.check("unroll", bl):  # it is the vector itself where one holds a row of B
+        s = s.unroll(bl)
     if p["pack_a"]:
         s = s.cache_read(a, at=ic, name=panel_a)
         s = s.transform_layout(panel_a, lambda i, k: (i // mr, k, i % mr))

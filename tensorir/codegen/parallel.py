@@ -109,6 +109,11 @@ def _start(
     units = em.mul(units, em.add(em.sub(last, first), 1))
     if isinstance(units, int):
         worth = "true" if units >= knobs.parallel_threshold else "false"
+        if worth == "false":
+            module.note(
+                f"{loop.axis.name}: runs in one thread: its {units:,} operations are under the "
+                f"knob parallel_threshold, {knobs.parallel_threshold:,}"
+            )
     else:
         worth = em.op("icmp sge i64 {0}, {1}", units, knobs.parallel_threshold)
     threads = em.now("load i32, ptr @tir_threads, align 4")

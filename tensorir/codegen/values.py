@@ -431,31 +431,38 @@ class Emitter:
         """Every `e >= 0` of `facts`: what all lanes share, and a mask for the rest."""
         scalar: str | None = None
         mask: str | None = None
+        end: int | str | None = None
         for e in facts:
             step = self.along_lanes(e)
             if step == 0:
                 scalar = self.both(scalar, self.holds(e))
-            else:
-                mask = self.both(mask, self._lane_mask(e, step), self.width)
+            elif step is None:
+                mask = self.both(mask, self._lane_mask(e), self.width)
+            elif step < 0:  # lanes 0 .. floor(first / -step)
+                # One number for all: where the second of two registers is masked off by a constant
+                # and what is not, LLVM 22.1 reads it nevertheless, without a mask.
+                own = self.add(self.floor_div(self.lin(e), -step), 1)
+                end = own if end is None else self.least(end, own)
+            else:  # lanes ceil(-first / step) ..
+                first = self.mul(self.floor_div(self.lin(e), step), -1)
+                mask = self.both(mask, self._lanes_from("uge", first), self.width)
+        if end is not None:
+            mask = self.both(mask, self._lanes_from("ult", end), self.width)
         return scalar, mask
 
-    def _lane_mask(self, e: Lin, step: int | None) -> str | None:
+    def _lane_mask(self, e: Lin) -> str:
         """Lanes in which `e >= 0`."""
+        return self.op(f"icmp sge <{self.width} x i64> {{0}}, zeroinitializer", self.lanes_of(e))
+
+    def _lanes_from(self, test: str, count: int | str) -> str | None:
+        """The lanes before (`ult`) or from (`uge`) a number of them; None where that is all."""
         w = self.width
-        if step is None:
-            return self.op(f"icmp sge <{w} x i64> {{0}}, zeroinitializer", self.lanes_of(e))
-        first = self.lin(e)
-        if step < 0:  # lanes 0 .. floor(first / -step)
-            count = self.add(self.floor_div(first, -step), 1)
-        else:  # lanes ceil(-first / step) ..
-            count = self.mul(self.floor_div(first, step), -1)
         count = self.greatest(self.least(count, w), 0)
-        if isinstance(count, int) and count == (w if step < 0 else 0):
+        if isinstance(count, int) and count == (w if test == "ult" else 0):
             return None
         bits = 32 if w <= 16 else 16 if w <= 32 else 8 if w <= 64 else 16
         ty = f"i{bits}"
         short = self.op(f"trunc i64 {{0}} to {ty}", count) if isinstance(count, str) else count
-        test = "ult" if step < 0 else "uge"
         ramp = iota(ty, w)
         return self.op(f"icmp {test} <{w} x {ty}> {ramp}, {{0}}", self.spread(short, ty), hint="m")
 

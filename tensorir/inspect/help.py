@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tensorir.schedule.primitive import PRIMITIVES
+from tensorir.schedule.schedule import LATER
 from tensorir.support.diagnostics import Message, caller
 from tensorir.support.errors import ArgumentError, ArgumentTypeError
 from tensorir.support.names import hint
@@ -74,6 +75,23 @@ TOPICS: dict[str, str] = {
         anti (read, then write), output (write, then write). The distance vector is the difference
         of their loop counters; a dependence is carried by the first loop at which it is not 0.
         """,
+    "stage": """
+        A tensor that is computed, with its statements: for a reduction its init, its updates and,
+        where it accumulates in a wider type, its finish. s.stages lists them in running order.
+        """,
+    "footprint": """
+        The cells of an array that one iteration of a loop touches. compute_at computes just that,
+        cache_read and cache_write copy just that.
+        """,
+    "trace": """
+        The steps that led to a schedule, numbered, each with the line that asked for it: s.trace.
+        It becomes Python (to_python) or JSON (to_json, tir.Trace.from_json), and tir.replay makes
+        the steps again, each checked as if it were called.
+        """,
+    "tail": """
+        The partial block at the end of a loop that was split by a factor which does not divide
+        its extent; split(..., tail=) says how it runs. See tir.help("split").
+        """,
     "guard": """
         A condition around a statement: it stands where the loops alone would run instances that
         are not there, usually in the last, partial block of a split that does not divide. Choose
@@ -87,6 +105,20 @@ TOPICS: dict[str, str] = {
         A floating sum has another rounding in another order. Reordering a reduction's own loop,
         rfactor and vector_reduce do that; such a step is allowed where the reducer is associative
         and commutative, and the trace says so.
+        """,
+    "no-effect": """
+        Warning: a step that you asked for changes nothing, such as a reorder to the order that
+        there is, or parallel on a loop of one point. It is recorded like any other; the trace
+        says so, and tir.silence("no-effect") keeps it quiet.
+        """,
+    "copy": """
+        Warning: an input is not laid out as kernels read it (C order, aligned, native byte
+        order), and each call copies over a megabyte. np.ascontiguousarray once is faster; the
+        copies of a kernel are counted in its attribute copies.
+        """,
+    "validate-skipped": """
+        Warning: validate=True enumerates the loops of a schedule, which were too many here, and
+        the schedule does not apply to smaller sizes. The kernel was built without that check.
         """,
     "serial": """
         Warning: no OpenMP runtime was found, so that parallel loops run in one thread. Install
@@ -151,7 +183,8 @@ def text(name: object = None) -> str:
 
 
 def _overview() -> str:
-    planned = [w for row in WORDS for w in _parts(row[0]) if w not in PRIMITIVES]
+    words = [w for row in WORDS for w in _parts(row[0]) if w not in PRIMITIVES]
+    planned = list(dict.fromkeys([*words, *LATER]))
     public = [n for n in _public() if n not in PRIMITIVES]
     parts = [
         ("primitives of a schedule", sorted(PRIMITIVES)),
@@ -195,6 +228,8 @@ def _ours(key: str) -> str | None:
         parts.append(_described(key, _public()[key]))
     elif rows:
         parts.append(f"{key}: {rows[0][1]}. This version has no such primitive.")
+    elif key in LATER:
+        parts.append(f"{key}: this version has no such primitive.")
     else:
         return None
     others = [row for row, _ in elsewhere if key not in _parts(row[0])]
@@ -269,7 +304,7 @@ def _public() -> dict[str, Any]:
 
 def _names() -> list[str]:
     foreign = [w for row in WORDS for cell in (row[0], *row[2:]) for w in _parts(cell)]
-    return list(dict.fromkeys([*PRIMITIVES, *_public(), *TOPICS, *foreign]))
+    return list(dict.fromkeys([*PRIMITIVES, *_public(), *TOPICS, *LATER, *foreign]))
 
 
 def _table(rows: Iterable[_Columns]) -> str:

@@ -37,7 +37,6 @@ _CORE = ("numpy", "ml_dtypes", "islpy", "llvmlite", "cuda-python", "sympy", "pla
 # extra, package, what goes without it
 _EXTRAS = (
     ("notebook", "ipykernel", "notebooks do not run here"),
-    ("notebook", "matplotlib", "no plots"),
     ("dev", "pytest", "the test suite does not run"),
 )
 _WORTH_TELLING = ("avx512f", "avx512bf16", "avx512fp16", "avx512vnni", "amx-tile", "avx2", "fma",

@@ -65,14 +65,15 @@ def placeholder(shape: Any, dtype: object = "float32", *, name: str = "placehold
     return Tensor(name, d, _extents(shape, name, d))
 
 
-def _extents(shape: Any, name: str, d: DType) -> tuple[Lin, ...]:
+def _extents(shape: Any, name: str, d: DType | None = None) -> tuple[Lin, ...]:
     given = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     extents = tuple(_extent(x, k, name) for k, x in enumerate(given))
-    total = d.bytes
+    total = 1 if d is None else d.bytes
     for e in extents:
         total *= e.const if e.is_const else 1
     if total > MAX_SIZE:
-        raise ArgumentError(f"{name} {shape_text(extents)} of {d} takes {total} bytes: too large")
+        takes = f"has {total} elements" if d is None else f"of {d} takes {total} bytes"
+        raise ArgumentError(f"{name} {shape_text(extents)} {takes}: too large")
     return extents
 
 
@@ -198,7 +199,7 @@ def compute(
     (C: float32[4], D: bool[4])
     """
     names = _tensor_names(name)
-    extents = _extents(shape, names[0], as_dtype("bool"))
+    extents = _extents(shape, names[0])
     if not callable(fn):
         raise ArgumentTypeError(f"fn of {names[0]} must be a function of its axes, not {fn!r:.60}")
     made = tuple(

@@ -90,7 +90,7 @@ class Tensor:
         from tensorir.ir.build import as_expr, cast
         from tensorir.ir.index import to_lin
 
-        if isinstance(i, slice) or i is None or i is Ellipsis:
+        if isinstance(i, slice | str | bytes | list | tuple) or i is None or i is Ellipsis:
             raise ArgumentTypeError(
                 f"{self.name} is indexed with {_index_text(i)} in dimension {k}: each index is one "
                 "integer expression; slices are written as the range of an axis"
@@ -183,4 +183,4 @@ def _index_text(i: object) -> str:
     if isinstance(i, slice):
         ends = [("" if x is None else str(x)) for x in (i.start, i.stop)]
         return ":".join(ends) + ("" if i.step is None else f":{i.step}")
-    return "..." if i is Ellipsis else str(i)
+    return "..." if i is Ellipsis else f"{i!r:.60}" if isinstance(i, str | bytes) else f"{i!s:.60}"

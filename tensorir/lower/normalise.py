@@ -47,13 +47,20 @@ class Normal:
     notes: list[str] = field(default_factory=list)
 
 
+def _unversioned(program: Program) -> set[Axis]:
+    """The point loops of splits that asked for guards alone, and the copies of those."""
+    every = list(tree_loops(program.tree))
+    points = {x.cut[0] for x in every if x.cut is not None and x.tail == "guard"}
+    return points | {x.axis for x in every if x.like in points}
+
+
 def normalise(
     node: Node, program: Program, storages: Mapping[Array, Storage], target: Target
 ) -> Normal:
     """Loops over new axes that start at 0, with marked loops of constant extent."""
     work = _Work(
         {x.axis: x for x in tree_loops(program.tree)},
-        {x.cut[0] for x in tree_loops(program.tree) if x.cut is not None and x.tail == "guard"},
+        _unversioned(program),
         automatic(program, storages, target),
         target,
         {a for a, k in Counter(x.axis for x in loops(node)).items() if k > 1},

@@ -134,14 +134,14 @@ class Versions:
         own: dict[Lin, Lin] = {}
         for x in loops(n.body):
             found = self.marks.get(x.axis)
-            if found is None or found.axis is not point or x.kind in _FIXED:
+            if found is None or not _is(found, point) or x.kind in _FIXED:
                 continue
             last = max((e.const // c for c, e in x.upper if e.is_const), default=None)
             for c, e in x.upper:
                 if last is not None and not e.is_const:
                     needed[e - c * last] = None
         for guard, path in _all_guards(n.body):
-            if any(a in self.marks and self.marks[a].axis is point for a in path):
+            if any(a in self.marks and _is(self.marks[a], point) for a in path):
                 box = {a: x for a, x in path.items() if x is not None}
                 own[guard] = extreme(guard, {**open_, **box}, -1)
                 needed[own[guard]] = None
@@ -153,6 +153,11 @@ class Versions:
         never = frozenset(g for g, worst in own.items() if wanted == [worst])
         partial = replace(self, plain=self.plain | never).go(n.body, open_)
         return If(tuple(("ge", c) for c in wanted), full, partial)
+
+
+def _is(mark: Loop, point: Axis) -> bool:
+    """Whether a loop is the one over `point`, or a copy of it."""
+    return mark.axis is point or mark.like is point
 
 
 def _small(e: Lin) -> bool:

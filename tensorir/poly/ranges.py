@@ -238,9 +238,12 @@ def _walk_loop(
     if whole.is_empty():
         return
     whole = whole.coalesce()
-    hull = whole.n_basic_set() > 1
-    pieces = [whole.simple_hull().to_set()] if hull else []
-    pieces += [b.to_set() for b in whole.compute_divs().get_basic_sets()]
+    # to give its existentials a value may cut one set into several
+    parts = whole.compute_divs()
+    pieces = [b.to_set() for b in parts.get_basic_sets()]
+    if len(pieces) > 1:
+        apart = whole if whole.n_basic_set() > 1 else parts
+        pieces.insert(0, apart.simple_hull().to_set())
     for piece in (pieces[0], pieces[0].remove_divs()):
         span = _span(program, piece, inner, outer)
         if span is not None:

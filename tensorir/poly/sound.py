@@ -15,6 +15,7 @@ from tensorir.poly.access import covered
 from tensorir.poly.isl import Set, dt
 from tensorir.poly.model import Program, Requirement
 from tensorir.poly.relation import context_set, domain_set
+from tensorir.support.diagnostics import Message, caller
 from tensorir.support.errors import ArgumentError, BoundsError
 
 
@@ -46,9 +47,17 @@ def require_sound(program: Program, started: Container[str] = ()) -> Program:
         hole = covered(program, array, None)
         if hole is not None:
             cell = ", ".join(map(str, hole.cell))
-            raise BoundsError(
+            raise Message(
                 f"{hole.reader.stmt} reads {array}[{cell}], which nothing computes: the "
-                f"domain of {array} leaves that cell out ({_at(hole.reader.at, hole.sizes)})"
+                f"domain of {array} leaves that cell out ({_at(hole.reader.at, hole.sizes)})",
+                caller(),
+            ).error(
+                BoundsError,
+                witness={
+                    "sizes": hole.sizes,
+                    "instance": hole.reader.at,
+                    "index": tuple(hole.cell),
+                },
             )
     return program.change(requirements=tuple(found))
 
@@ -72,7 +81,19 @@ def _inside(program: Program, stmt: Statement, access: Access) -> Iterator[Requi
     outside = bounds.outside(stmt, access, program.sizes)
     outside = outside.intersect_params(context_set(program))
     if _always(program, stmt, outside):
-        raise BoundsError(message)
+        raise Message(
+            message,
+            caller(),
+            why="a read must lie inside its array wherever it runs; tir.if_then_else(condition, "
+            "read, other) runs it only where the condition holds.",
+        ).error(
+            BoundsError,
+            witness={
+                "sizes": first["sizes"],
+                "instance": first["instance"],
+                "index": tuple(first["index"]),
+            },
+        )
     yield from _requirements(program, outside.params(), message)
 
 

@@ -23,8 +23,9 @@ class Loop:
 
     `width` are the lanes of a vector loop; `bind` the hardware index of a bound one, or `reduce`
     for a vector loop whose lanes are combined into the cell that they all update; `tail` what
-    `split` asked for on the outer loop (`auto`, `cut`, `guard`), with `cut` = (point axis, extent).
-    `step` is the number of the trace step that made the loop.
+    `split` asked for on the outer loop (`auto`, `cut`, `guard`), with `cut` = (point axis, extent);
+    `like` the axis of the loop that this one is a copy of, for the init of a reduction. `step` is
+    the number of the trace step that made the loop.
     """
 
     axis: Axis
@@ -34,6 +35,7 @@ class Loop:
     bind: str | None = None
     tail: str = "auto"
     cut: tuple[Axis, int] | None = None
+    like: Axis | None = None
     step: int = 0
 
 

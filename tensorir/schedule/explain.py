@@ -19,6 +19,7 @@ from tensorir.schedule import picture
 from tensorir.schedule.primitive import PRIMITIVES, as_request, call_text, current
 from tensorir.support.diagnostics import MOST_TRIES, Message, caller
 from tensorir.support.errors import IllegalSchedule, TensorIRError
+from tensorir.support.knobs import knobs
 
 if TYPE_CHECKING:
     from tensorir.schedule.schedule import Schedule
@@ -192,7 +193,13 @@ def unproved(s: Schedule, primitive: str, what: str) -> NoReturn:
         f"{text} could not be proved to keep the result: {what}",
         caller(),
         why="what is not proved is not done.",
-        tries=[("tir.knobs.isl_operations = 20_000_000", "allows ten times as many as usual")],
+        tries=[
+            (
+                f"tir.knobs.isl_operations = {10 * knobs.isl_operations:_}",
+                "allows ten times as many",
+            )
+        ],
+        more='tir.help("could-not-prove")',
     ).error(IllegalSchedule, primitive=primitive)
 
 

@@ -104,7 +104,10 @@ def split_loop(
 
     def change(x: Loop) -> Tree:
         serial = replace(x, axis=inner, kind="serial", width=None, bind=None, step=number)
-        point, block = serial, replace(serial, axis=outer, tail="auto", cut=None)
+        point, block = (
+            replace(serial, like=None),
+            replace(serial, axis=outer, tail="auto", cut=None),
+        )
         if x.kind in ("parallel", "bind"):
             block = replace(block, kind=x.kind, bind=x.bind)
         elif x.kind == "vectorize":
@@ -122,11 +125,18 @@ def split_loop(
 
 
 def recut(t: Tree, gone: Axis, by: Axis) -> Tree:
-    """The tree in which what was cut at the loop over `gone` is cut at the one over `by`."""
+    """The tree in which what was cut at the loop over `gone` is cut at the one over `by`.
+
+    What was a copy of that loop is one of this.
+    """
+
+    def change(x: Loop) -> Loop:
+        cut = (by, x.cut[1]) if x.cut is not None and x.cut[0] is gone else x.cut
+        return replace(x, cut=cut, like=by if x.like is gone else x.like)
+
     for x in tree.loops(t):
-        if x.cut is not None and x.cut[0] is gone:
-            extent = x.cut[1]
-            return tree.rewrite(t, x.axis, lambda y: replace(y, cut=(by, extent)))
+        if x.like is gone or (x.cut is not None and x.cut[0] is gone):
+            t = tree.rewrite(t, x.axis, change)
     return t
 
 

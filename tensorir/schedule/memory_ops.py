@@ -210,10 +210,10 @@ def cache_write(
 ) -> Draft:
     """What one iteration writes of a tensor kept in a buffer, written back at its end.
 
-    An accumulation that enters from outside is loaded first, which keeps every rounding, or
-    starts from the identity and is combined at the end, which regroups it. After `init_at` only
-    later iterations load. Others call it `cache_write` (TVM), `store_in` (Halide), `stage_mem`
-    (Exo), register promotion.
+    Needs a tensor that a statement inside the loop writes. An accumulation that enters from outside
+    is loaded first, which keeps every rounding, or starts from the identity and is combined at the
+    end, which regroups it. After `init_at` only later iterations load. Others call it `cache_write`
+    (TVM), `store_in` (Halide), `stage_mem` (Exo), register promotion.
 
     Parameters
     ----------
@@ -411,10 +411,20 @@ def set_scope(s: Schedule, tensor: object, scope: str) -> Draft:
     >>> B = tir.compute((4, 16), lambda x, y: A[x, y] + 1.0, name="B")
     >>> C = tir.compute((4, 16), lambda i, j: B[i, j] * 2.0, name="C")
     >>> s = tir.schedule(C).compute_at("B", "i")
-    >>> [b.scope for b in s.program.buffers.values()]
-    ['global']
-    >>> [b.scope for b in s.set_scope("B", "local").program.buffers.values()]
-    ['local']
+    >>> print(s.loops())
+    for i in 0..4
+      alloc B: float32 in global
+      for y in 0..16
+        B[i, y] = A[i, y] + 1.0
+      for j in 0..16
+        C[i, j] = B[i, j] * 2.0
+    >>> print(s.set_scope("B", "local").loops())
+    for i in 0..4
+      alloc B: float32 in local
+      for y in 0..16
+        B[i, y] = A[i, y] + 1.0
+      for j in 0..16
+        C[i, j] = B[i, j] * 2.0
     """
     what = "set_scope"
     array = resolve.array(s, tensor, primitive=what)
@@ -422,10 +432,12 @@ def set_scope(s: Schedule, tensor: object, scope: str) -> Draft:
     if array.role != "temp":
         kind = "an input" if array.role == "input" else "an output"
         resolve.fail(f"{what}: {array.name} is {kind}; it lives in the caller's memory")
-    buffer = replace(s.program.buffers[array], scope=kept)
+    now = s.program.buffers[array]
     if kept == "local":
         _require_private(s, array)
-    return Draft(s.program.change(buffers={**s.program.buffers, array: buffer}))
+    idle = f"{array.name} is in {kept} memory already" if now.scope == kept else ""
+    buffers = {**s.program.buffers, array: replace(now, scope=kept)}
+    return Draft(s.program.change(buffers=buffers), idle=idle)
 
 
 def _require_private(s: Schedule, array: Array) -> None:

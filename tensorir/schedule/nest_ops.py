@@ -70,7 +70,7 @@ class _Copies:
             cut = x.cut
             if cut is not None:
                 cut = (new[cut[0]], cut[1]) if cut[0] in new else None
-            item = replace(x, axis=new[x.axis], body=item, cut=cut, step=self.number)
+            item = replace(x, axis=new[x.axis], body=item, cut=cut, like=x.axis, step=self.number)
         return item
 
     def _axis(self, stmt: str, a: Axis) -> Axis:
@@ -247,7 +247,8 @@ def reorder(s: Schedule, *axes: str | Axis) -> Draft:
     fixes = _other_orders(s, loops)
     reassociates = require_order(s, new, names, "reorder", asked=asked, fixes=fixes)
     require_marks(s, new, names, "reorder", asked=asked)
-    return Draft(new, reassociates, _copy_notes(made))
+    idle = "" if asked or made else "the loops are in that order already"
+    return Draft(new, reassociates, _copy_notes(made), idle=idle)
 
 
 def _other_orders(s: Schedule, loops: Sequence[Loop]) -> list[Fix]:
@@ -329,6 +330,13 @@ def tile(
         Names of outer i, outer j, inner i, inner j; by default `io`, `jo`, `ii`, `ji`.
     tail : {"auto", "cut", "guard", "exact"}
         As in `split`, for both.
+
+    Raises
+    ------
+    ScheduleError
+        As `split` and `reorder`.
+    IllegalSchedule
+        Tiles would change the result; carries two instances that show it.
 
     Examples
     --------

@@ -113,7 +113,7 @@ def unroll(s: Schedule, axis: str | Axis, factor: int | None = None) -> Draft:
             program, inner = _blocks(s, program, x, size, "u")
             program = mark(program, inner, "unroll")
         _require_few(program, x.axis.name)
-    return Draft(program, notes=_also(s, loop))
+    return Draft(program, notes=_also(s, loop), idle=_idle(s, loop, size))
 
 
 def _require_few(program: Program, name: str) -> None:
@@ -198,7 +198,7 @@ def vectorize(s: Schedule, axis: str | Axis, width: int | None = None) -> Draft:
                 marked=tree.find(changed.tree, lanes),
                 fixes=_lane_fixes(s, x, size),
             )
-    return Draft(program, notes=_also(s, loop))
+    return Draft(program, notes=_also(s, loop), idle=_idle(s, loop, size))
 
 
 def _in_lanes(s: Schedule, program: Program, x: Loop, size: int | None) -> tuple[Program, Axis]:
@@ -288,7 +288,7 @@ def parallel(s: Schedule, axis: str | Axis) -> Draft:
                 marked=x,
                 fixes=_thread_fixes(s, x),
             )
-    return Draft(program, notes=_also(s, loop))
+    return Draft(program, notes=_also(s, loop), idle=_idle(s, loop, None))
 
 
 def _thread_fixes(s: Schedule, x: Loop) -> list[Fix]:
@@ -328,6 +328,15 @@ def _with_twins(s: Schedule, loop: Loop) -> Sequence[Loop]:
 def _also(s: Schedule, loop: Loop) -> tuple[str, ...]:
     names = [x.axis.name for x in _with_twins(s, loop)[1:]]
     return (f"and {', '.join(names)}",) if names else ()
+
+
+def _idle(s: Schedule, loop: Loop, size: int | None) -> str:
+    """Why a mark on a loop does nothing: it has one point, or its blocks do."""
+    if size == 1:
+        return "a block of one point is the point itself"
+    if ranges.constant_extent(s.program, loop.axis) == 1:
+        return f"{loop.axis.name!r} has one point"
+    return ""
 
 
 def _blocks(s: Schedule, program: Program, x: Loop, size: int, letter: str) -> tuple[Program, Axis]:

@@ -2,7 +2,8 @@
 
 A primitive is a module function whose first argument is the schedule. It returns a `Draft`, the
 changed program, and the decorator turns that into the next schedule with its `Step`. One made of
-others calls them and returns the schedule they gave; the trace then holds those.
+others calls them and returns the schedule they gave; the trace then holds those. A step that
+changes nothing is recorded like any other, and warns where the user called it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,8 +23,8 @@ from tensorir.ir.expr import Axis
 from tensorir.poly.isl import BudgetExceeded
 from tensorir.poly.model import Program
 from tensorir.support.calls import not_taken
-from tensorir.support.diagnostics import CallSite, caller
-from tensorir.support.errors import ArgumentTypeError
+from tensorir.support.diagnostics import CallSite, caller, is_own
+from tensorir.support.errors import ArgumentTypeError, warn
 from tensorir.support.tracebacks import user_api
 
 if TYPE_CHECKING:
@@ -47,12 +49,15 @@ class Draft:
         What is worth knowing of it, one line each: `recomputes 2 of 10 rows`.
     record : tuple of (args, kwargs) or None
         What the trace records in place of the arguments as given, where those are not plain.
+    idle : str
+        Why the step changes nothing, where it has no effect: `'i' has one point`.
     """
 
     program: Program
     reassociates: bool = False
     notes: tuple[str, ...] = ()
     record: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+    idle: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +71,7 @@ class Step:
     site: CallSite | None = None
     reassociates: bool = False
     notes: tuple[str, ...] = ()
+    idle: str = ""
 
     @property
     def text(self) -> str:
@@ -124,9 +130,14 @@ def primitive(
             return _next(s, function, signature, args, kwargs)
         token = _current.set(Request(s, name, args, kwargs))
         try:
-            return _next(s, function, signature, args, kwargs)
+            made = _next(s, function, signature, args, kwargs)
         finally:
             _current.reset(token)
+        step = made.step
+        asked = step is not None and step.primitive == name and not is_own(sys._getframe(2))
+        if step is not None and asked and step.idle:
+            warn("no-effect", f"{step.text} has no effect: {step.idle}")
+        return made
 
     public: Callable[Concatenate[Schedule, P], Schedule] = user_api(apply)
     PRIMITIVES[name] = public
@@ -156,8 +167,16 @@ def _next(
         args, kwargs = draft.record
     plain_args = tuple(plain(s, a) for a in args)
     plain_kwargs = {k: plain(s, v) for k, v in kwargs.items()}
+    notes = (*draft.notes, f"no effect: {draft.idle}") if draft.idle else draft.notes
     step = Step(
-        s.next_number, name, plain_args, plain_kwargs, caller(), draft.reassociates, draft.notes
+        s.next_number,
+        name,
+        plain_args,
+        plain_kwargs,
+        caller(),
+        draft.reassociates,
+        notes,
+        draft.idle,
     )
     return s.then(draft.program, step)
 

@@ -198,7 +198,7 @@ def init_at(s: Schedule, stage: object, axis: str | Axis) -> Draft:
 
     Needs the outermost reduction loop. The init runs beside the updates, before the next
     reduction loop inside; a `cache_write` there then loads only in later iterations. The inverse
-    of `decompose_reduction`; no other system has a name for it.
+    of `decompose_reduction`. Others have no name for it, and write a test in the loop.
 
     Parameters
     ----------
@@ -457,7 +457,19 @@ def vector_reduce(
       C[i] = 0.0
       for k in 0..64
         C[i] = C[i] + A[i, k]
-    >>> for step in s.vector_reduce("k", 8, accumulators=2).trace:
+    >>> s = s.vector_reduce("k", 8, accumulators=2)
+    >>> print(s.loops())
+    for i in 0..4
+      alloc C_rf: float32 in local
+      C[i] = 0.0
+      for C_rf.init.ki in 0..16  # vectorize 16
+        C_rf[C_rf.init.ki, i] = 0.0
+      for ko in 0..4
+        for ki in 0..16  # vectorize 16
+          C_rf[ki%16, i] = C_rf[ki%16, i] + A[i, 16*ko + ki]
+      for C.ki in 0..16  # vectorize 8
+        C[i] = C[i] + C_rf[C.ki, i]
+    >>> for step in s.trace:
     ...     print(step.text)
     split("k", 16, into=("ko", "ki"))
     rfactor("ki", at="i", lanes=8)

@@ -53,7 +53,8 @@ class TensorIRError(Exception):
     """
 
     def __init__(self, message: str = "", *, details: str = "") -> None:
-        super().__init__(message)
+        # what it quotes, such as a schedule given in place of a tensor, may have several lines
+        super().__init__(" ".join(filter(None, map(str.strip, message.splitlines()))))
         if details:
             self.add_note(details)
 
@@ -104,7 +105,13 @@ class IllegalSchedule(TensorIRError):
 
 
 class BoundsError(TensorIRError, ValueError):
-    """An access outside its tensor, with the instance that makes it."""
+    """An access outside its tensor, with the instance that makes it.
+
+    Parameters
+    ----------
+    witness : object
+        Where it was found for the declaration: the sizes, the instance and the index, by name.
+    """
 
     def __init__(self, message: str = "", *, witness: object = None, details: str = "") -> None:
         super().__init__(message, details=details)

@@ -17,6 +17,7 @@ from tensorir.codegen import cpu
 from tensorir.ir.dtype import dtype
 from tensorir.runtime import threads
 from tests.codegen.machine import assembly_of, call, link, run, source_of
+from tests.properties.memory import guarded
 
 RNG = np.random.default_rng(3)
 TYPES = ["float32", "float64", "int8", "int16", "int64", "float16", "bfloat16", "bool"]
@@ -443,3 +444,16 @@ def test_lanes_of_a_reduction_keep_every_bit_where_the_trace_says_so() -> None:
     assert not any(step.reassociates for step in s.trace.steps)
     a = np.random.default_rng(0).random((3, 5), np.float32)
     assert tir.build(s)(a).tobytes() == tir.build(S)(a).tobytes()
+
+
+@pytest.mark.parametrize("d", ["float32", "float64", "int32"])
+def test_registers_that_are_masked_off_whole_are_not_read(d: str) -> None:
+    A, B = (tir.placeholder((7,), d, name=n) for n in "AB")
+    S = tir.compute((7,), lambda j: A[j] + B[j], name="S")
+    a = np.arange(7).astype(d)
+    for width in (8, 16, 32):  # lanes of which a block of four uses four
+        s = tir.schedule(S).split("j", 4).cache_write("S", "global", at="jo")
+        s = s.vectorize("ji", width=width)
+        for name in ("x86-64-v2", "x86-64-v3", "x86-64-v4"):
+            f = tir.build(s, target=name)
+            assert f(guarded(a), guarded(a)).tobytes() == (a + a).tobytes()

@@ -106,3 +106,21 @@ def test_an_unknown_word() -> None:
 def test_not_a_word() -> None:
     with pytest.raises(tir.ArgumentTypeError, match="a name is a string"):
         tir.help(3)
+
+
+@pytest.mark.parametrize("name", ["tensorize", "pad", "legal_moves"])
+def test_a_primitive_without_a_row_says_that_it_is_not_there(name: str) -> None:
+    assert helping.text(name) == f"{name}: this version has no such primitive."
+
+
+@pytest.mark.parametrize("word", ["stage", "footprint", "trace", "tail", "guard", "dependence"])
+def test_words_of_the_field_are_told(word: str) -> None:
+    assert len(helping.text(word).splitlines()) >= 2
+
+
+def test_every_warning_is_told() -> None:
+    package = Path(tir.__file__).parent
+    called = re.compile(r"\bwarn\(\s*\"([a-z-]+)\"")
+    ids = {i for p in package.rglob("*.py") for i in called.findall(p.read_text("utf-8"))}
+    assert {"copy", "no-effect", "serial"} <= ids
+    assert [i for i in sorted(ids) if i not in helping.TOPICS] == []

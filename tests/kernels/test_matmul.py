@@ -79,6 +79,25 @@ def test_double_precision() -> None:
     kernel.check(*operands(65, 66, 67, "float64"), against=lambda a, b: a @ b)
 
 
+@pytest.mark.parametrize("pack_a", [0, 1])
+@pytest.mark.parametrize("name", ["native", "x86-64-v3"])
+def test_a_row_of_one_vector(name: str, pack_a: int) -> None:
+    target = cpu.target(name)
+    lanes = target.lanes(tir.dtype("float32"))
+    for n, given in ((lanes, {}), (5 * lanes, {"nr": lanes})):
+        s = matmul(tir.schedule(declare(7, n, 9)), target, pack_a=pack_a, **given)
+        kernel = tir.build(s, target=target)
+        kernel.check(*operands(7, n, 9), against=lambda a, b: a @ b)
+
+
+def test_a_target_by_its_name() -> None:
+    named, meant = (matmul(tir.schedule(declare(50, 60, 70)), t) for t in ("x86-64-v3", None))
+    assert str(named) == str(matmul(tir.schedule(declare(50, 60, 70)), cpu.target("x86-64-v3")))
+    assert str(meant) == str(matmul(tir.schedule(declare(50, 60, 70)), "native"))
+    with pytest.raises(tir.ArgumentTypeError, match="a target is a string, not int 3"):
+        matmul(tir.schedule(declare(4, 4, 4)), 3)
+
+
 def test_code_for_avx2_runs_here_too() -> None:
     target = cpu.target("x86-64-v3")
     kernel = tir.build(matmul(tir.schedule(declare(50, 60, 70)), target), target=target)

@@ -78,12 +78,28 @@ def test_guard_tail_is_never_versioned() -> None:
     assert len(kinds(lowered, "vectorize")) == 1
 
 
+def test_guard_tail_holds_for_the_loops_of_the_init_too() -> None:
+    s0 = cases.matmul(19, 33, 6)
+    s = s0.tile("i", "j", 4, 8, tail="guard").reorder("io", "jo", "k", "ii", "ji")
+    lowered, _ = run(s0, s.vectorize("ji", 8).unroll("ii"), ())
+    assert len(kinds(lowered, "vectorize")) == 2
+    assert ifs(lowered) == 2  # guards, no test
+
+
 def test_cut_tail_separates_serial_loops() -> None:
     s0 = cases.elementwise()
     s = s0.split("i", 8, tail="cut")
     lowered, _ = run(s0, s, (0,), (7,), (8,), (30,))
     inner = [x for x in boxes.loops(lowered.body) if x.axis.name == "ii"]
     assert [x.extent for x in inner] == [8, None]
+
+
+def test_cut_tail_has_one_version_of_the_partial_block() -> None:
+    s0 = cases.elementwise()
+    s = s0.split("i", 8, tail="cut").vectorize("ii", 8)
+    lowered, _ = run(s0, s, (0,), (7,), (8,), (30,))
+    assert len(kinds(lowered, "vectorize")) == 2
+    assert ifs(lowered) == 1
 
 
 def test_auto_tail_of_a_serial_loop_is_one_loop() -> None:

@@ -168,6 +168,9 @@ def entry(x: Noise) -> Callable[[], Any]:
     s = tir.schedule(B)
     return x.rng.choice([
         _named(lambda: tir.schedule(a), f"schedule {a!r:.80}"),
+        _named(lambda: tir.build(s, **{x.rng.choice(KEYWORDS): a}), f"build keyword {a!r:.80}"),
+        _named(lambda: tir.build(s, a), f"build second {a!r:.80}"),
+        _named(lambda: s.undo(**{x.rng.choice(KEYWORDS): a}), f"undo keyword {a!r:.80}"),
         _named(lambda: tir.schedule(B, a), f"schedule B {a!r:.80}"),
         _named(lambda: tir.build(a), f"build {a!r:.80}"),
         _named(lambda: tir.build(s, target=a), f"build target {a!r:.80}"),
