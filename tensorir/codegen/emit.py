@@ -267,21 +267,11 @@ def counted(em: Emitter, loop: For, first: Int, last: Int) -> None:
 
 
 def _if(em: Emitter, node: If) -> None:
-    condition: str | None = None
-    for kind, e in node.conds:
-        if kind == "ge":
-            fact = em.holds(e)
-        else:
-            x = em.lin(e)
-            if isinstance(x, int):
-                fact = None if x == 0 else "false"
-            else:
-                fact = em.op("icmp eq i64 {0}, 0", x)
-        if fact == "false":
-            if node.other is not None:
-                go(em, node.other)
-            return
-        condition = em.both(condition, fact)
+    condition = em.all_hold(node.conds)
+    if condition == "false":
+        if node.other is not None:
+            go(em, node.other)
+        return
     if condition is None:
         go(em, node.body)
         return

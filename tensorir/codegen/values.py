@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from tensorir.codegen.source import Check
-from tensorir.ir.affine import Atom, FloorAtom, Lin
+from tensorir.ir.affine import Atom, Conj, FloorAtom, Lin
 from tensorir.ir.expr import Axis, Expr, Var
 from tensorir.support.errors import internal
 
@@ -426,6 +426,21 @@ class Emitter:
         if isinstance(x, int):
             return None if x >= 0 else "false"
         return self.op("icmp sge i64 {0}, 0", x)
+
+    def all_hold(self, facts: Conj) -> str | None:
+        """Every fact of a conjunction that no lane enters: None if they always do, or "false"."""
+        condition: str | None = None
+        for kind, e in facts:
+            if kind == "ge":
+                fact = self.holds(e)
+            else:
+                x = self.lin(e)
+                zero = None if x == 0 else "false"
+                fact = zero if isinstance(x, int) else self.op("icmp eq i64 {0}, 0", x)
+            if fact == "false":
+                return fact
+            condition = self.both(condition, fact)
+        return condition
 
     def conditions(self, facts: Iterable[Lin]) -> tuple[str | None, str | None]:
         """Every `e >= 0` of `facts`: what all lanes share, and a mask for the rest."""
