@@ -1,13 +1,15 @@
 """How: the library's schedules, written with the public primitives alone (floor 10).
 
-`schedule_for(tensor)` picks one; `schedules.cpu` holds those that were written by hand, each a
-function to read, to call with other parameters, or to start from.
+`build("softmax", shape)` gives a kernel, `schedule_for(tensor)` picks a schedule; `schedules.cpu`
+holds those that were written by hand, each a function to read, to call with other parameters, or
+to start from.
 """
 
 from __future__ import annotations
 
 import schedules.cpu  # noqa: F401  (fills the registry)
+from schedules.build import build
 from schedules.params import Param
 from schedules.registry import schedule_for
 
-__all__ = ["Param", "schedule_for"]
+__all__ = ["Param", "build", "schedule_for"]

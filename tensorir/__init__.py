@@ -11,6 +11,7 @@ from tensorir.inspect.help import help
 from tensorir.ir.build import cast, const, fma, if_then_else, reinterpret, select
 from tensorir.ir.dtype import DType, dtype
 from tensorir.ir.expr import Axis, Expr
+from tensorir.ir.intrinsic import intrinsic
 from tensorir.ir.language import compute, placeholder, reduce_axis, var
 from tensorir.ir.maths import (
     abs,
@@ -156,6 +157,7 @@ __all__ = [
     "help",
     "hypot",
     "if_then_else",
+    "intrinsic",
     "isfinite",
     "isinf",
     "isnan",

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tensorir.codegen.types import BITS, MEMORY, VALUE
 from tensorir.codegen.values import Emitter, Int, Lane
-from tensorir.ir.affine import Atom, Lin
+from tensorir.ir.affine import Atom, Lin, rejoin
 from tensorir.ir.expr import Axis, Var
 from tensorir.ir.statement import Access, Array, May
 from tensorir.ir.stmt import Run, Storage
@@ -121,9 +121,26 @@ def _flatten(em: Emitter, access: Access, run: Run) -> Flat:
         elif e.const:
             params.append((stride, e.const))
         terms.extend((a, v, stride) for a, v in e.terms.items())
+    if any(isinstance(a, tuple) and a[0] == "%" for a, _, _ in terms):
+        terms, more = _rejoined(terms)
+        const += more
     axes = frozenset(a for e in cells for a in e.atoms())
     inside = lowered.cells.inside(access, run)
     return Flat(at, terms, const, params, axes, inside, tuple(mays), (access, run.args))
+
+
+def _rejoined(terms: list[tuple[Atom, int, Int]]) -> tuple[list[tuple[Atom, int, Int]], int]:
+    """The terms, and a constant, with quotients and remainders of one index as that index again:
+    fused axes of neighbouring dimensions walk through memory in one step."""
+    fixed = Lin()
+    for a, v, stride in terms:
+        if isinstance(stride, int):
+            fixed = fixed + Lin({a: v * stride})
+    whole = rejoin(fixed)
+    if whole == fixed:
+        return terms, 0
+    kept = [t for t in terms if not isinstance(t[2], int)]
+    return [*((a, v, 1) for a, v in whole.terms.items()), *kept], whole.const
 
 
 def _varies(em: Emitter, a: Atom) -> bool:

@@ -118,6 +118,8 @@ def _float(em: Emitter, name: str, xs: list[str], to: DType, w: int) -> str:
         return _sign(em, xs[0], ty, w)
     if name == "ldexp":
         return _ldexp(em, xs, ty, w)
+    if name == "scalef":
+        return _scale(em, xs, w)
     if name in LIBM:
         return library(em, LIBM[name], xs, to, w)
     raise em.impossible(f"{name} of {to}")
@@ -137,10 +139,11 @@ def _is_number(x: str, w: int) -> bool:
 
 def _extreme(em: Emitter, largest: bool, xs: list[str], ty: str, w: int) -> str:
     """The larger or smaller; NaN if either is. One compare and choice where one is a number
-    known now, else one more to let a NaN on the left through."""
+    known now, else one more to let a NaN on the right through: not on the left, where what
+    accumulates would wait for it."""
     v = vector(ty, w)
     test = "ogt" if largest else "olt"
-    a, b = xs
+    b, a = xs
     if _is_number(b, w):
         a, b = b, a
     picked = _choose(em, em.op(f"fcmp {test} {v} {{0}}, {{1}}", a, b), a, b, ty, w)
@@ -148,6 +151,12 @@ def _extreme(em: Emitter, largest: bool, xs: list[str], ty: str, w: int) -> str:
         return picked
     nan = em.op(f"fcmp uno {v} {{0}}, {{0}}", a)
     return _choose(em, nan, a, picked, ty, w)
+
+
+def extreme_of_numbers(em: Emitter, largest: bool, xs: list[str], ty: str, w: int) -> str:
+    """The larger or smaller where neither is NaN."""
+    test = em.op(f"fcmp {'ogt' if largest else 'olt'} {vector(ty, w)} {{0}}, {{1}}", *xs)
+    return _choose(em, test, *xs, ty, w)
 
 
 def _extreme_number(em: Emitter, largest: bool, xs: list[str], ty: str, w: int) -> str:
@@ -184,6 +193,20 @@ def _ldexp(em: Emitter, xs: list[str], ty: str, w: int) -> str:
         product = em.op(f"fmul {vector('double', w)} {{0}}, {{1}}", wide, power)
         return em.op(f"fptrunc {vector('double', w)} {{0}} to {vector(ty, w)}", product)
     return _ldexp_double(em, x, n, w)
+
+
+def _scale(em: Emitter, xs: list[str], w: int) -> str:
+    """`x * 2**n` rounded once, of float32 with AVX-512; n is a float that holds an integer."""
+    v = vector("float", w)
+    if w not in (4, 8, 16):
+        whole = em.op(f"fptosi {v} {{0}} to {vector('i32', w)}", xs[1])
+        return _ldexp(em, [xs[0], whole], "float", w)
+    extra, bits = (", i32", 16) if w == 16 else ("", 8)
+    name = f"llvm.x86.avx512.mask.scalef.ps.{32 * w}"
+    em.module.declare(name, v, f"{v}, {v}, {v}, i{bits}{extra}")
+    rounding = ", i32 4" if w == 16 else ""
+    form = f"call {v} @{name}({v} {{0}}, {v} {{1}}, {v} zeroinitializer, i{bits} -1{rounding})"
+    return em.op(form, *xs)
 
 
 def _clamp(em: Emitter, n: str, low: int, high: int, w: int) -> str:

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensorir.codegen import work
+from tensorir.codegen import atomics, intrinsics, prefetch, streaming, work
 from tensorir.codegen.address import Flat, Spot, flat_of, home, locate
 from tensorir.codegen.expressions import value
 from tensorir.codegen.function import allocate, assemble, release, text_of
 from tensorir.codegen.indirect import move
-from tensorir.codegen.lanes import into_one, one_by_one
+from tensorir.codegen.lanes import into_one, one_by_one, settle
 from tensorir.codegen.loads import Instance
 from tensorir.codegen.requirements import guarded_entry
 from tensorir.codegen.source import Argument, KernelSource
-from tensorir.codegen.stores import flush, store
+from tensorir.codegen.stores import flush, may_turn, store, tail_of
 from tensorir.codegen.types import BITS, MEMORY
 from tensorir.codegen.values import Emitter, IndexCheck, Int, Lane, Level, Module
+from tensorir.ir.affine import Fact, Lin
+from tensorir.ir.expr import Var
 from tensorir.ir.printer import loops_text
+from tensorir.ir.statement import Statement
 from tensorir.ir.stmt import Alloc, Block, Bound, For, If, Node, Run
 from tensorir.support.errors import UnsupportedError
 
@@ -66,6 +69,8 @@ def emit(
     module = Module(lowered, target, name, checked=checked, index_check=index_check)
     for note in lowered.notes:
         module.note(note)
+    module.streams = streaming.wanted(module, lowered)
+    module.prefetches = prefetch.wanted(module, lowered)
     in_place = work.in_place(lowered.program)
     for output, inputs in in_place.items():
         for array in (output, *inputs):
@@ -95,6 +100,7 @@ def emit(
     )
     if requirements:
         em.module.functions += guarded_entry(module, name, params, sizes, requirements)
+    streaming.report(module)
     arguments = tuple(
         Argument(
             a.name,
@@ -138,7 +144,7 @@ def go(em: Emitter, node: Node) -> None:
     if isinstance(node, Run):
         run(em, node)
     elif isinstance(node, For):
-        _for(em, node)
+        streaming.arms(em, node, lambda: _for(em, node))
     elif isinstance(node, Block):
         for item in node.items:
             go(em, item)
@@ -150,12 +156,13 @@ def go(em: Emitter, node: Node) -> None:
 
 def _for(em: Emitter, loop: For) -> None:
     if loop.kind == "bind":
-        raise UnsupportedError(
-            f"loop {loop.axis.name} is bound to {loop.bind}, which a CPU does not have"
-        )
+        _bound(em, loop)
+        return
     if loop.kind == "vectorize" and loop.extent is not None:
         _vector(em, loop, loop.extent, loop.width or loop.extent)
     elif loop.kind == "unroll" and loop.extent is not None:
+        if loop.intrinsic is not None and em.lane is None and intrinsics.call(em, loop):
+            return
         outer = _open(em)
         for k in range(loop.extent):
             em.env[loop.axis] = k
@@ -164,6 +171,31 @@ def _for(em: Emitter, loop: For) -> None:
         del em.env[loop.axis]
     else:
         _counted(em, loop)
+
+
+def _bound(em: Emitter, loop: For) -> None:
+    """The points of a loop that this thread or block of a GPU runs: its number, if in bounds."""
+    device = em.device
+    if device is None:
+        raise UnsupportedError(
+            f"loop {loop.axis.name} is bound to {loop.bind}, which a CPU does not have",
+            details='  try  target="cuda", or "emulator"',
+        )
+    axis = Lin({loop.axis: 1})
+    last = device.extents.get(loop.axis)
+    facts: list[Fact] = []
+    if not loop.hull:  # what is in a hull has guards of its own
+        facts += [("ge", axis * c - e) for c, e in loop.lower if not (e.is_const and e.const <= 0)]
+        for c, e in loop.upper:
+            beyond = last is not None and e.is_const and e.const // c >= last - 1
+            sizes = all(isinstance(a, Var) for a in e.atoms())
+            if not beyond and not (loop.axis in device.whole and sizes):
+                facts.append(("ge", e - axis * c))
+    em.env[loop.axis] = device.values[loop.axis]
+    em.epoch += 1
+    go(em, If(tuple(facts), loop.body) if facts else loop.body)
+    em.epoch += 1
+    del em.env[loop.axis]
 
 
 def _open(em: Emitter) -> bool:
@@ -185,10 +217,14 @@ def _vector(em: Emitter, loop: For, extent: int, width: int) -> None:
     if em.lane is not None or extent % width:
         raise em.impossible(f"vector loop {loop.axis.name} of {extent} in vectors of {width}")
     outer = _open(em)
+    em.folds = [] if isinstance(loop.body, Run) else None
     for base in range(0, extent, width):
         em.lane, em.width = loop.axis, width
         em.env[loop.axis] = Lane(base)
-        go(em, loop.body)
+        if loop.intrinsic is None or not intrinsics.call(em, loop):
+            go(em, loop.body)
+        if base + width == extent:
+            settle(em)
         em.lane, em.width = None, 0
     _close(em, outer)
     del em.env[loop.axis]
@@ -222,13 +258,15 @@ def _counted(em: Emitter, loop: For) -> None:
             go(em, loop.body)
             del em.env[loop.axis]
             return
+        em.limits[loop.axis] = first, last
     if loop.kind == "parallel" and not em.outlined and em.lane is None:
         from tensorir.codegen.parallel import region
 
         leave(em)
         region(em, loop, first, last)
-        return
-    counted(em, loop, first, last)
+    else:
+        counted(em, loop, first, last)
+    em.limits.pop(loop.axis, None)
 
 
 def counted(em: Emitter, loop: For, first: Int, last: Int) -> None:
@@ -282,7 +320,10 @@ def _if(em: Emitter, node: If) -> None:
     otherwise = "else" if node.other is not None else "end"
     em.emit(f"br i1 {condition}, label %then{k}, label %{otherwise}{k}")
     em.start(f"then{k}")
-    go(em, node.body)
+    if node in em.module.lowered.versions:
+        _version(em, node)
+    else:
+        go(em, node.body)
     leave(em)
     flush(em)
     em.emit(f"br label %end{k}")
@@ -293,6 +334,24 @@ def _if(em: Emitter, node: If) -> None:
         flush(em)
         em.emit(f"br label %end{k}")
     em.start(f"end{k}")
+
+
+def _version(em: Emitter, node: If) -> None:
+    """A copy of the nest for some sizes; those that its test fixes are constants in it."""
+    sizes, homes = dict(em.env), dict(em.homes)
+    for kind, e in node.conds:
+        size = next(iter(e.terms), None)
+        if kind == "eq" and len(e.terms) == 1 and isinstance(size, Var):
+            em.env[size] = -e.const // e.coef(size)
+    if em.env != sizes:
+        for array, at in homes.items():
+            em.homes[array] = home(em, array, at.pointer, at.storage)
+    em.epoch += 1
+    go(em, node.body)
+    leave(em)
+    flush(em)
+    em.epoch += 1
+    em.env, em.homes = sizes, homes
 
 
 def _alloc(em: Emitter, node: Alloc) -> None:
@@ -319,8 +378,19 @@ def _alloc(em: Emitter, node: Alloc) -> None:
 
 def run(em: Emitter, node: Run) -> None:
     """One instance of a statement, or one for each lane."""
+    if node.statement.role == "barrier":
+        _barrier(em)
+        return
     shared, mask = em.conditions(node.conds) if node.conds else (None, None)
     if shared == "false":
+        return
+    if shared is not None and _turns(em, node):
+        # a branch would part it from its neighbours
+        leave(em)
+        em.tail = tail_of(em, node.conds)
+        alive = em.mask_of(shared, mask)
+        instance(em, Instance(node, node.statement, (*node.read_conds, *node.conds), alive))
+        em.tail = None
         return
     if em.guarded is None or em.guarded[0] != shared:
         leave(em)
@@ -333,6 +403,25 @@ def run(em: Emitter, node: Run) -> None:
     instance(em, Instance(node, node.statement, needs, mask))
 
 
+def _barrier(em: Emitter) -> None:
+    """All threads of the block meet; what was read before may have changed."""
+    leave(em)
+    flush(em)
+    name = "llvm.nvvm.barrier.cta.sync.aligned.all"
+    em.module.declare(name, "void", "i32")
+    em.emit(f"call void @{name}(i32 0)")
+    em.known.clear()
+
+
+def _turns(em: Emitter, node: Run) -> bool:
+    """Whether all that an instance writes are vectors that may be transposed with others."""
+    stmt = node.statement
+    if em.lane is None or em.pending is None or not all(r.exact for r in stmt.reads):
+        return False
+    flats = [flat_of(em, w, node) for w in stmt.writes]
+    return all(may_turn(em, flat, locate(em, flat)) for flat in flats)
+
+
 def leave(em: Emitter) -> None:
     """End a condition that the last instances shared: neighbours under one condition are written
     under one branch."""
@@ -343,6 +432,8 @@ def leave(em: Emitter) -> None:
 
 def instance(em: Emitter, inst: Instance) -> None:
     """Evaluate all bodies, then store all of them."""
+    if inst.stmt in em.module.prefetches:
+        prefetch.prefetch(em, inst)
     places: list[tuple[Flat, Spot, str | None, str | None]] = []
     for access in inst.stmt.writes:
         flat = flat_of(em, access, inst.run)
@@ -358,7 +449,14 @@ def instance(em: Emitter, inst: Instance) -> None:
     if _may_meet(em, [s for _, s, _, _ in places]):
         one_by_one(em, inst)
         return
+    if inst.stmt.atomic:
+        if em.lane is not None:
+            one_by_one(em, inst)
+        else:
+            atomics.update(em, inst, places[0][0], places[0][1])
+        return
     values = [value(em, inst, body) for body in inst.stmt.bodies]
+    em.writer = inst.stmt if em.pending is not None and _writes_once(inst.stmt) else None
     for (flat, spot, guard, mask), v in zip(places, values, strict=True):
         mask = em.both(mask, inst.alive, em.width)
         if guard is None or guard == "true":
@@ -367,6 +465,15 @@ def instance(em: Emitter, inst: Instance) -> None:
             store(em, flat, spot, v, em.mask_of(guard, mask))
         else:
             _store_if(em, guard, flat, spot, v[0])
+
+
+def _writes_once(stmt: Statement) -> bool:
+    """Whether no two instances write one cell: the index tells all iterators."""
+    if len(stmt.writes) != 1 or not stmt.writes[0].exact:
+        return False
+    index = stmt.writes[0].affine
+    told = {a for e in index for a in e.terms if len(e.terms) == 1}
+    return all(i in told for i in stmt.iters)
 
 
 def _may_meet(em: Emitter, spots: list[Spot]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tensorir.codegen import arithmetic, maths
+from tensorir.codegen.address import flat_of
 from tensorir.codegen.convert import constant, convert, reinterpret
 from tensorir.codegen.loads import Instance, load
 from tensorir.codegen.stores import flush
@@ -16,7 +17,7 @@ from tensorir.codegen.types import VALUE, literal, vector
 from tensorir.codegen.values import Emitter, Val
 from tensorir.ir.affine import Lin
 from tensorir.ir.build import to_lin
-from tensorir.ir.dtype import INT64, DType
+from tensorir.ir.dtype import BOOL, INT64, DType
 from tensorir.ir.expr import Axis, Const, Expr, Op, Ref, Var
 
 # above this, an affine form might not mean what wrapping arithmetic means
@@ -109,6 +110,18 @@ def _compare(em: Emitter, inst: Instance, e: Op) -> Val:
     return _plain(em, inst, e)
 
 
+def _logical(em: Emitter, inst: Instance, e: Op) -> Val:
+    """Conditions that are decided already leave no trace."""
+    if e.dtype != BOOL:
+        return _plain(em, inst, e)
+    vals = [value(em, inst, a) for a in e.args]
+    decides = "false" if e.name == "and" else "true"
+    if any(text == decides for text, _ in vals):
+        return decides, False
+    left = [v for v in vals if v[0] not in ("true", "false")]
+    return _plain(em, inst, e) if len(left) == len(vals) else (left or vals)[0]
+
+
 def _select(em: Emitter, inst: Instance, e: Op) -> Val:
     return _choose(em, e, [value(em, inst, a) for a in e.args])
 
@@ -131,8 +144,20 @@ def _if_then_else(em: Emitter, inst: Instance, e: Op) -> Val:
     if em.lane is None:
         return _branch(em, inst, e, cond[0])
     yes = _arm(em, inst, e.args[1], cond[0], cond[1])
+    if _zero_elsewhere(em, inst, e, yes):
+        return yes
     no = _arm(em, inst, e.args[2], em.invert(cond[0], em.width if cond[1] else 0), cond[1])
     return _choose(em, e, [cond, yes, no])
+
+
+def _zero_elsewhere(em: Emitter, inst: Instance, e: Op, yes: Val) -> bool:
+    """Whether the other arm is 0, as a masked load is in the lanes that it leaves out."""
+    load_, other = e.args[1], e.args[2]
+    if not (yes[1] and isinstance(load_, Ref) and isinstance(other, Const)):
+        return False
+    flat = flat_of(em, inst.stmt.reads[load_.slot], inst.run)
+    zero = literal(0, other.dtype)
+    return flat.home.register is None and literal(other.value, other.dtype) == zero
 
 
 def _rarely(em: Emitter, inst: Instance, e: Op) -> Val:
@@ -238,6 +263,7 @@ _SPECIAL: dict[str, Callable[[Emitter, Instance, Op], Val]] = {
     "if_then_else": _if_then_else,
     "cast": _cast,
     "reinterpret": _reinterpret,
+    **dict.fromkeys(("and", "or"), _logical),
     **dict.fromkeys(_FACTS, _compare),
 }
 

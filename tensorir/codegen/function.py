@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from tensorir.codegen.address import home
+from tensorir.codegen.streaming import fence
 from tensorir.codegen.types import BITS, MEMORY
 from tensorir.codegen.values import Emitter, Int, Level, Lines, Module
 from tensorir.ir.statement import Array
 from tensorir.ir.stmt import Alloc, Block, For, If, Node, Run, Storage
+from tensorir.support.errors import UnsupportedError
 
 # loops that LLVM must not unroll again, and branches that are hardly ever taken
-_METADATA = """\
+METADATA = """\
 !90 = distinct !{!90, !91}
 !91 = !{!"llvm.loop.unroll.disable"}
 !92 = !{!"branch_weights", i32 1, i32 2000}"""
@@ -21,7 +23,7 @@ _METADATA = """\
 def text_of(module: Module) -> str:
     """Everything that was written, declarations first."""
     return "\n".join(
-        [*module.declarations.values(), *module.globals.values(), *module.functions, _METADATA, ""]
+        [*module.declarations.values(), *module.globals.values(), *module.functions, METADATA, ""]
     )
 
 
@@ -66,6 +68,7 @@ def _buffers(node: Node, outlined: bool) -> Iterator[Storage]:
 def allocate(em: Emitter, node: Node) -> list[str]:
     """Allocate on entry what has a size that is known there; returns what to free."""
     arena: list[str] = []
+    versioned = isinstance(node, If) and node in em.module.lowered.versions
     lent = frozenset() if em.outlined else _lent(node)
     for buffer in dict.fromkeys(_buffers(node, em.outlined)):
         in_registers = buffer.scope == "register"
@@ -75,9 +78,15 @@ def allocate(em: Emitter, node: Node) -> list[str]:
             em.demoted[buffer.array] = buffer
         elif in_registers or not _known_on_entry(em, buffer):
             continue
+        if buffer.scope == "shared":
+            continue  # a part of the block's arena, in its place already
         if buffer.scope == "stack":
             em.homes[buffer.array] = home(em, buffer.array, _on_stack(em, buffer), buffer)
             continue
+        if versioned:
+            continue  # of one version of the nest: taken where that runs
+        if em.device is not None:
+            raise too_large(buffer)
         pointer = _request(em, buffer)
         arena.append(pointer)
         em.homes[buffer.array] = home(em, buffer.array, pointer, buffer)
@@ -124,6 +133,7 @@ def _enter(em: Emitter, granted: tuple[str, ...]) -> None:
 
 def release(em: Emitter, arena: list[str]) -> list[str]:
     """Close a function body whose buffers `allocate` made; its lines."""
+    fence(em)
     if arena:
         _free(em, arena)
     return flat_lines(em.out)
@@ -175,6 +185,15 @@ def _request(em: Emitter, buffer: Storage, *, here: bool = False) -> str:
     return em.op(f"call ptr @tir_scratch_take(i64 {{0}}) ; {em.serial}", padded, hint="buf")
 
 
+def too_large(buffer: Storage) -> UnsupportedError:
+    """A buffer that a thread of a GPU cannot keep: `_request` has no allocator there."""
+    shape = " by ".join(str(e) for e in buffer.shape)
+    return UnsupportedError(
+        f"{buffer.array.name} would need {shape} elements in each thread of the GPU",
+        details=f'  try  s.set_scope("{buffer.array.name}", "shared"), or a smaller tile',
+    )
+
+
 def _check(em: Emitter, arena: list[str]) -> None:
     """Go on only if every buffer was granted."""
     ok: str | None = None
@@ -210,6 +229,8 @@ def allocate_here(em: Emitter, buffer: Storage, body: Callable[[], None]) -> Non
     before = em.flats
     em.flats = {k: f for k, f in before.items() if f.home.array is not buffer.array}
     stack = buffer.scope == "stack"
+    if em.device is not None and not stack:
+        raise too_large(buffer)
     arena = [_on_stack(em, buffer) if stack else _request(em, buffer, here=True)]
     if not stack:
         _check(em, arena)

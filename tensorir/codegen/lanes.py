@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 from tensorir.codegen import arithmetic
 from tensorir.codegen.address import flat_of, locate
+from tensorir.codegen.atomics import combine
 from tensorir.codegen.convert import constant
 from tensorir.codegen.expressions import value
 from tensorir.codegen.loads import Instance, load
@@ -14,17 +16,16 @@ from tensorir.codegen.stores import flush, store
 from tensorir.codegen.types import VALUE, literal, vector
 from tensorir.codegen.values import Emitter, Lane, Val, iota
 from tensorir.ir.dtype import BOOL, DType
-from tensorir.ir.expr import Expr, Op, Ref
+from tensorir.ir.expr import Expr, Op
 from tensorir.ir.numerics import limits
-
-_REDUCING = ("add", "mul", "min", "max", "and", "or", "xor")
+from tensorir.ir.updates import combined
 
 
 def into_one(em: Emitter, inst: Instance) -> None:
     """An instance in lanes whose cell is the same in all of them."""
     stmt = inst.stmt
     exact = all(a.exact for a in stmt.writes)
-    found = _update(stmt.bodies[0]) if _regroups(em, inst) else None
+    found = combined(stmt.bodies[0]) if _regroups(em, inst) else None
     if exact and found is not None and em.width & (em.width - 1) == 0:
         _guarded(em, inst, lambda: _reduce(em, inst, *found))
         return
@@ -69,29 +70,6 @@ def _store_all(em: Emitter, inst: Instance, values: list[Val]) -> None:
         store(em, flat, locate(em, flat), v, None)
 
 
-def _update(body: Expr) -> tuple[str, tuple[Expr, ...]] | None:
-    """How a body combines the accumulator, `Ref(0)`, with something else; None if otherwise."""
-    if not isinstance(body, Op):
-        return None
-    if body.name == "fma" and _is_state(body.args[2]):
-        return None if any(map(_uses_state, body.args[:2])) else ("add", body.args[:2])
-    if body.name in _REDUCING:
-        a, b = body.args
-        if _is_state(a) and not _uses_state(b):
-            return body.name, (b,)
-        if _is_state(b) and not _uses_state(a):
-            return body.name, (a,)
-    return None
-
-
-def _is_state(e: Expr) -> bool:
-    return isinstance(e, Ref) and e.slot == 0
-
-
-def _uses_state(e: Expr) -> bool:
-    return _is_state(e) or (isinstance(e, Op) and any(map(_uses_state, e.args)))
-
-
 def _reduce(em: Emitter, inst: Instance, name: str, parts: tuple[Expr, ...]) -> None:
     """Fold the lanes in halves, then combine with the cell once."""
     body = inst.stmt.bodies[0]
@@ -107,6 +85,45 @@ def _reduce(em: Emitter, inst: Instance, name: str, parts: tuple[Expr, ...]) -> 
         form = f"select <{w} x i1> {{0}}, {v} {{1}}, {v} {{2}}"
         text = em.op(form, inst.alive, text, neutral)
     op = Op(name, (other, other), d)
+    if em.folds is not None and inst.alive is None and em.guarded is None:
+        em.folds.append(Fold(inst, op, text))
+        return
+    _fold(em, inst, op, [text])
+
+
+class Fold(NamedTuple):
+    """A vector whose lanes an instance combines into its cell with `op`."""
+
+    inst: Instance
+    op: Op
+    text: str
+
+
+def settle(em: Emitter) -> None:
+    """Combine the vectors of a loop with each other first, then the lanes of one."""
+    waiting, em.folds = em.folds, None
+    if not waiting:
+        return
+    inst, op, _ = waiting[-1]
+    _fold(em, inst, op, [x.text for x in waiting])
+
+
+def _fold(em: Emitter, inst: Instance, op: Op, texts: list[str]) -> None:
+    """Combine vectors with each other, the halves of what that gives, and that with the cell."""
+    d, w = op.dtype, em.width
+    ty = VALUE[d.name]
+    plain = op.name in ("min", "max") and d.is_float and d.bits > 16
+    nan = _any_nan(em, texts, vector(ty, w)) if plain else None
+
+    def both(a: str, b: str) -> str:
+        if plain:
+            return arithmetic.extreme_of_numbers(em, op.name == "max", [a, b], ty, w)
+        return arithmetic.compute(em, inst, op, [a, b], [d, d], w)
+
+    while len(texts) > 1:
+        made = [both(a, b) for a, b in zip(texts[::2], texts[1::2], strict=False)]
+        texts = [*made, *texts[2 * len(made) :]]
+    text = texts[0]
     while w > 1:
         half, v = w // 2, vector(ty, w)
         low, high = (
@@ -117,12 +134,30 @@ def _reduce(em: Emitter, inst: Instance, name: str, parts: tuple[Expr, ...]) -> 
             for start in (0, half)
         )
         w = half
-        text = arithmetic.compute(em, inst, op, [low, high], [d, d], w)
+        text = both(low, high)
     total = em.op(f"extractelement {vector(ty, 1)} {{0}}, i64 0", text)
+    if nan is not None:
+        total = em.op(f"select i1 {{0}}, {ty} {literal(math.nan, d)}, {ty} {{1}}", nan, total)
+    if inst.stmt.atomic:
+        at = flat_of(em, inst.stmt.writes[0], inst.run)
+        combine(em, op.name, at, locate(em, at), total)
+        return
     old, _ = load(em, inst, 0)
     new = arithmetic.compute(em, inst, op, [old, total], [d, d], 0)
     flat = flat_of(em, inst.stmt.writes[0], inst.run)
     store(em, flat, locate(em, flat), (new, False), None)
+
+
+def _any_nan(em: Emitter, texts: list[str], v: str) -> str:
+    """Whether a lane is NaN: found apart, so that the chain of choices need not ask."""
+    found: str | None = None
+    for k in range(0, len(texts), 2):
+        pair = texts[k], texts[min(k + 1, len(texts) - 1)]
+        bad = em.op(f"fcmp uno {v} {{0}}, {{1}}", *pair)
+        lanes = f"<{em.width} x i1>"
+        found = bad if found is None else em.op(f"or {lanes} {{0}}, {{1}}", found, bad)
+    assert found is not None
+    return em.any_lane(found)
 
 
 def _neutral(name: str, d: DType) -> bool | int | float:

@@ -172,6 +172,35 @@ def assembly(text: str, target: Target, *, passes: Sequence[str] = PIPELINE) -> 
     return result
 
 
+def ptx(text: str, target: Target) -> str:
+    """The PTX of a module for CUDA, by LLVM's own pipeline less its vectorisers.
+
+    LLVM ends the process where it has no code for an instruction: call it through
+    `codegen.worker`.
+
+    Raises
+    ------
+    RuntimeError
+        LLVM refuses the text.
+    """
+    with _lock:
+        binding = _binding()
+        machine = _machine_of(target)
+        context = binding.create_context()
+        module = binding.parse_assembly(text, context)
+        try:
+            module.verify()
+            options = binding.create_pipeline_tuning_options(speed_level=3)
+            options.slp_vectorization = options.loop_vectorization = False
+            options.loop_unrolling = False
+            builder = binding.create_pass_builder(machine, options)
+            builder.getModulePassManager().run(module, builder)
+            return str(machine.emit_assembly(module))
+        finally:
+            module.close()
+            context.close()
+
+
 # LLVM 22.1 turns a mask made from sign bits (vpmovq2m and kin) and moved to a general register into
 # vmovmskpd and kin, which cannot name registers 16 to 31: the code then reads another register
 # (llvm/llvm-project#191304). Only masks moved that way are concerned; where the assembly shows the

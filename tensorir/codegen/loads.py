@@ -21,7 +21,7 @@ from tensorir.codegen.address import (
     pointer_of,
     register_of,
 )
-from tensorir.codegen.types import suffix
+from tensorir.codegen.types import suffix, vector
 from tensorir.codegen.values import Emitter, Int, Lane, Val, iota
 from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Axis, Var
@@ -159,6 +159,8 @@ def from_memory(em: Emitter, home: Home, text: str, width: int) -> str:
     """A value as it is computed with, from what was loaded."""
     if home.memory == home.value:
         return text
+    if home.value == "half":
+        return em.op(f"bitcast {vector('i16', width)} {{0}} to {vector('half', width)}", text)
     ty = f"<{width} x i8>" if width else "i8"
     return em.op(f"icmp ne {ty} {{0}}, {'zeroinitializer' if width else '0'}", text)
 
@@ -188,8 +190,8 @@ def _load_lanes(em: Emitter, home: Home, spot: Spot, mask: str | None) -> Val:
         elif spot.lanes is None and spot.lane == -1:
             first = gep(em, home.memory, at, 1 - w)
             raw = reverse(em, home.memory, contiguous(em, home, first, _backwards(em, mask)))
-        elif _is_short(spot, w) and mask is None:
-            raw = _interleaved(em, home, at, spot)
+        elif _is_short(spot, w):
+            raw = _interleaved(em, home, at, spot, mask)
         else:
             raw = _gather(em, home, at, spot, mask)
         found = known[key] = (from_memory(em, home, raw, w), True)
@@ -224,14 +226,20 @@ def _backwards(em: Emitter, mask: str | None) -> str | None:
     return None if mask is None else reverse(em, "i1", mask)
 
 
-def _interleaved(em: Emitter, home: Home, at: str, spot: Spot) -> str:
-    """Every second, third or fourth element, from whole vectors that end with the last one."""
+def _interleaved(em: Emitter, home: Home, at: str, spot: Spot, mask: str | None) -> str:
+    """Every second, third or fourth element, from whole vectors that end with the last one.
+
+    Under a mask only the elements of its lanes are touched.
+    """
     w, step = em.width, spot.lane
     assert isinstance(step, int)
     ty = f"<{w} x {home.memory}>"
     last = (w - 1) * step + 1 - w
     starts = [*range(0, last, w), last]
-    parts = [contiguous(em, home, gep(em, home.memory, at, s), None) for s in starts]
+    parts = []
+    for start in starts:
+        own = None if mask is None else _mask_of_part(em, mask, start, step)
+        parts.append(contiguous(em, home, gep(em, home.memory, at, start), own))
     result, have = "poison", set[int]()
     for start, part in zip(starts, parts, strict=True):
         order = []
@@ -243,6 +251,15 @@ def _interleaved(em: Emitter, home: Home, at: str, spot: Spot) -> str:
         form = f"shufflevector {ty} {{0}}, {ty} {{1}}, <{w} x i32> <{lanes}>"
         result = em.op(form, result, part)
     return result
+
+
+def _mask_of_part(em: Emitter, mask: str, start: int, step: int) -> str:
+    """Which of the elements from `start` on are those of a lane in `mask`, `step` apart."""
+    w = em.width
+    order = [(start + k) // step if (start + k) % step == 0 else w for k in range(w)]
+    lanes = ", ".join(f"i32 {x}" for x in order)
+    form = f"shufflevector <{w} x i1> {{0}}, <{w} x i1> zeroinitializer, <{w} x i32> <{lanes}>"
+    return em.op(form, mask)
 
 
 def offsets(em: Emitter, spot: Spot) -> str:

@@ -144,10 +144,11 @@ def _nearest(x: Expr, factor: float) -> tuple[Expr, Expr]:
     return _sub(t, _c(_MAGIC)), _sub(_bits(t), _i(_MAGIC_BITS))
 
 
-def _scaled(p: Expr, n: Expr, scale: bool) -> Expr:
-    """`p * 2**n` rounded once, for p near 1 and n from -151 to 129."""
+def _scaled(p: Expr, power: tuple[Expr, Expr], scale: bool) -> Expr:
+    """`p * 2**n` rounded once, for p near 1 and n from -151 to 129, as a float and as an int32."""
+    real, n = power
     if scale:
-        return Op("ldexp", (p, n), FLOAT32)
+        return Op("scalef", (p, real), FLOAT32)
     # the first product is exact
     half = _shift("shr", n, 1)
     return _mul(_mul(p, _power(half)), _power(_sub(n, half)))
@@ -168,11 +169,11 @@ _EXP = (
 )  # fmt: skip
 
 
-def _reduced(x: Expr) -> tuple[Expr, Expr]:
-    """x as n * log(2) + r: r and n."""
+def _reduced(x: Expr) -> tuple[Expr, tuple[Expr, Expr]]:
+    """x as n * log(2) + r: r and n, as a float and as an int32."""
     n, whole = _nearest(x, _LOG2E)
     r = _fma(n, _c(-_LN2_LOW), _fma(n, _c(-_LN2_HIGH), x))
-    return r, whole
+    return r, (n, whole)
 
 
 def _exp(x: Expr, scale: bool) -> Expr:
@@ -188,13 +189,13 @@ def _exp2(x: Expr, scale: bool) -> Expr:
         r, 1.535335904918611e-04, 1.3398876180872321e-03, 9.61843691766262e-03,
         5.5503323674201965e-02, 0.24022647738456726, 0.6931471824645996, 1.0,
     )  # fmt: skip
-    return _scaled(p, whole, scale)
+    return _scaled(p, (n, whole), scale)
 
 
 def _expm1(x: Expr, scale: bool) -> Expr:
     del scale
     low = _min(_max(x, _c(-18.0)), _c(89.0))
-    r, n = _reduced(low)
+    r, (_, n) = _reduced(low)
     p = _poly(
         r, 1.9845907809212804e-04, 1.3940620701760054e-03, 8.333389647305012e-03,
         4.1666362434625626e-02, 0.1666666567325592, 0.5,

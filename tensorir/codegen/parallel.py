@@ -14,6 +14,7 @@ from tensorir.codegen.emit import bounds, counted
 from tensorir.codegen.function import allocate, assemble, release
 from tensorir.codegen.maths import COSTLY
 from tensorir.codegen.stores import flush
+from tensorir.codegen.streaming import arms
 from tensorir.codegen.values import Emitter, Int
 from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Axis, Expr, Op, Var
@@ -32,6 +33,7 @@ def region(em: Emitter, loop: For, first: Int, last: Int) -> None:
     slots += [("i64", first), ("i64", last)]
     inner = Emitter(module)
     inner.outlined = True
+    inner.limits = dict(em.limits)
     inner.status, inner.info = "%status", "%info"
     names = ["%status", "%info", "%first", "%last"]
     for key, x in em.env.items():
@@ -83,7 +85,7 @@ def _body(inner: Emitter, loop: For, name: str) -> None:
     module = inner.module
     inner.levels[0].entry.extend(_SHARE.splitlines())
     arena = allocate(inner, loop.body)
-    counted(inner, replace(loop, kind="serial"), "%from", "%to")
+    arms(inner, loop, lambda: counted(inner, replace(loop, kind="serial"), "%from", "%to"))
     lines = release(inner, arena)
     head = f"internal void @{name}.share(ptr %context, i64 %thread, i64 %threads)"
     module.functions += assemble(head, inner, [*lines, "  ret void"])

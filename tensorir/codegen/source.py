@@ -8,6 +8,7 @@ from typing import Literal
 from tensorir.ir.affine import Lin
 from tensorir.ir.dtype import DType
 from tensorir.ir.expr import Var
+from tensorir.ir.stmt import Bound
 from tensorir.ir.target import Target
 
 
@@ -37,6 +38,26 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
+class LaunchSource:
+    """One entry of a module for a GPU: what it takes, and its grid.
+
+    The entry is `void @NAME(ptr a0, .., i64 n0, .., ptr report)`: the arrays whose numbers
+    `arrays` gives, among the kernel's arguments and then its scratch arrays; all sizes; and, where
+    `reports`, room for five i64 that are zero: the status of a failed check and four values.
+    `grid` gives for each index the loops bound to it, each by its upper bounds over the sizes, of
+    which the least holds; the grid is the largest of them.
+    """
+
+    name: str
+    arrays: tuple[int, ...]
+    grid: tuple[tuple[tuple[Bound, ...], ...], ...]
+    threads: tuple[int, int, int]
+    shared_bytes: int
+    reports: bool
+    barriers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class KernelSource:
     """LLVM text of one kernel and its signature.
 
@@ -48,6 +69,9 @@ class KernelSource:
 
     `work` holds (floating operations, bytes moved) as functions of the sizes: each a sum of
     products, ((coefficient, (Lin, Lin, ..)), ..).
+
+    For a GPU the text defines one entry for each of `launches`, which run in that order; `scratch`
+    are arrays in global memory that they share.
     """
 
     name: str
@@ -61,4 +85,6 @@ class KernelSource:
     operations: tuple[tuple[int, tuple[Lin, ...]], ...] = ()
     bytes_moved: tuple[tuple[int, tuple[Lin, ...]], ...] = ()
     loops: str = ""
+    launches: tuple[LaunchSource, ...] = ()
+    scratch: tuple[Argument, ...] = ()
     notes: tuple[str, ...] = field(default=())

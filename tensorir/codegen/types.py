@@ -17,8 +17,8 @@ VALUE = {
     "float32": "float",
     "float64": "double",
 }
-# how it lies in memory
-MEMORY = {**VALUE, "bool": "i8"}
+# how it lies in memory; halves move as integers, where masks and shuffles have instructions
+MEMORY = {**VALUE, "bool": "i8", "float16": "i16"}
 # the part of an overloaded intrinsic's name
 _SUFFIX = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0"}
 BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "half": 16, "float": 32, "double": 64}

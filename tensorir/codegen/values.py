@@ -18,7 +18,9 @@ from tensorir.support.errors import internal
 
 if TYPE_CHECKING:
     from tensorir.codegen.address import Flat, Home
-    from tensorir.ir.statement import Array
+    from tensorir.codegen.lanes import Fold
+    from tensorir.codegen.stores import Part, Tail
+    from tensorir.ir.statement import Access, Array, Statement
     from tensorir.ir.stmt import Storage
     from tensorir.ir.target import Target
     from tensorir.lower.pipeline import Lowered
@@ -71,6 +73,11 @@ class Module:
         self.checks: list[Check] = []
         self.notes: list[str] = []
         self.imports: dict[str, None] = {}
+        # arrays whose stores may go past the caches, each where it has more bytes than that
+        self.streams: dict[Array, int] = {}
+        self.streamed: dict[Array, None] = {}
+        # what a statement asks of memory ahead of time
+        self.prefetches: dict[Statement, tuple[Access, ...]] = {}
         self.parallel = False
         self.serial = 0
         # arrays that may share memory with another, by a common name
@@ -109,6 +116,18 @@ class Module:
         return len(self.checks)
 
 
+class Device(NamedTuple):
+    """What a GPU knows of the axes that are bound to its indices.
+
+    `values` are the numbers of this thread or block, `extents` of how many threads, `whole` the
+    axes whose loop has a point for every block.
+    """
+
+    values: dict[Axis, Int]
+    extents: dict[Axis, int]
+    whole: frozenset[Axis]
+
+
 class Emitter:
     """A function in the making.
 
@@ -126,6 +145,8 @@ class Emitter:
         self.allocas: list[str] = []
         self.label = "entry"
         self.env: dict[Axis | Var, int | str | Lane] = {}
+        # the first and the last value of axes of serial loops between constants
+        self.limits: dict[Axis | Var, tuple[int, int]] = {}
         self.epoch = 0
         self.lane: Axis | None = None
         self.width = 0
@@ -133,14 +154,29 @@ class Emitter:
         # values known to be in memory, by array, then by address and kind
         self.known: dict[object, dict[object, Val]] = {}
         # strided vector stores that wait for their neighbours: by (pointer, stride, memory, lanes)
-        self.pending: dict[tuple[str, Int, object, int], dict[int, str]] | None = None
+        self.pending: dict[tuple[str, Int, object, int], dict[int, Part]] | None = None
+        # the conditions of the row of a partial tile that is being written
+        self.tail: Tail | None = None
         self.pending_homes: dict[object, Home] = {}
+        # the statement that is being written, where it never writes a cell twice, and that of the
+        # stores that wait, by memory
+        self.writer: Statement | None = None
+        self.pending_writers: dict[object, Statement | None] = {}
         self.homes: dict[Array, Home] = {}
         # buffers meant for registers that must lie in memory all the same
         self.demoted: dict[Array, Storage] = {}
         self.flats: dict[tuple[int, int], Flat] = {}
         self.registers: dict[tuple[Array, int], str] = {}
         self.outlined = False
+        # the numbers of threads and blocks, on a GPU
+        self.device: Device | None = None
+        # what every name is made of that has no side effects: an operation and its operands
+        self.made: dict[str, tuple[str, *tuple[Int, ...]]] = {}
+        # arrays whose stores stream in the arm being written; None where that is not decided
+        self.streaming: tuple[Array, ...] | None = None
+        self.streamed = False
+        # vectors that are to be combined into one cell at the end of their loop; None: at once
+        self.folds: list[Fold] | None = None
         self.dummy_cell: str | None = None
         # the condition under which code is being written, and the label where it ends
         self.guarded: tuple[str, str] | None = None
@@ -190,6 +226,7 @@ class Emitter:
         self.serial += 1
         name = f"%{hint}{self.serial}"
         memo[key] = name
+        self.made[name] = key
         depth[name] = where
         line = f"  {name} = {form.format(*args)}"
         (self.out if level is None else level.entry).append(line)
@@ -313,6 +350,31 @@ class Emitter:
             result = self.add(result, self.mul(x, v))
         return self.add(result, total)
 
+    def reach(self, e: Lin) -> tuple[int, int] | None:
+        """Between which constants `e` lies in lane 0, the loops around being as they are."""
+        low = high = e.const
+        for a, v in e.terms.items():
+            if isinstance(a, tuple):
+                inner = self.reach(a[1])
+                if inner is None:
+                    return None
+                first, last = inner[0] // a[2], inner[1] // a[2]
+                if a[0] == "%":
+                    whole = first != last
+                    first, last = (0, a[2] - 1) if whole else (inner[0] % a[2], inner[1] % a[2])
+            else:
+                x = self.env[a]
+                if isinstance(x, str):
+                    known = self.limits.get(a)
+                    if known is None:
+                        return None
+                    first, last = known
+                else:
+                    first = last = x if isinstance(x, int) else x.base
+            low += min(v * first, v * last)
+            high += max(v * first, v * last)
+        return low, high
+
     def _floor(self, a: FloorAtom) -> Int:
         inner = self.lin(a[1])
         quotient = self.floor_div(inner, a[2])
@@ -422,6 +484,9 @@ class Emitter:
 
     def holds(self, e: Lin) -> str | None:
         """`e >= 0` in lane 0: None if it always holds."""
+        between = self.reach(e)
+        if between is not None and (between[0] >= 0 or between[1] < 0):
+            return None if between[0] >= 0 else "false"
         x = self.lin(e)
         if isinstance(x, int):
             return None if x >= 0 else "false"
@@ -453,6 +518,8 @@ class Emitter:
                 scalar = self.both(scalar, self.holds(e))
             elif step is None:
                 mask = self.both(mask, self._lane_mask(e), self.width)
+            elif self._in_every_lane(e, step):
+                continue
             elif step < 0:  # lanes 0 .. floor(first / -step)
                 # One number for all: where the second of two registers is masked off by a constant
                 # and what is not, LLVM 22.1 reads it nevertheless, without a mask.
@@ -464,6 +531,17 @@ class Emitter:
         if end is not None:
             mask = self.both(mask, self._lanes_from("ult", end), self.width)
         return scalar, mask
+
+    def _in_every_lane(self, e: Lin, step: int) -> bool:
+        """Whether the loops around tell that `e >= 0` in all lanes."""
+        between = self.reach(e)
+        return between is not None and between[0] + min(step * (self.width - 1), 0) >= 0
+
+    def reached(self, first: Int, step: int) -> str | None:
+        """Lanes in which `first + step * lane >= 0`, for a step that is not 0."""
+        if step < 0:
+            return self._lanes_from("ult", self.add(self.floor_div(first, -step), 1))
+        return self._lanes_from("uge", self.mul(self.floor_div(first, step), -1))
 
     def _lane_mask(self, e: Lin) -> str:
         """Lanes in which `e >= 0`."""

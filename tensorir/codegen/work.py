@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Axis, Expr, Op, Var
 from tensorir.ir.statement import Array, Statement
@@ -87,9 +89,34 @@ def _extreme(
 
 def covered(program: Program, output: Array) -> bool:
     """Whether some statement is seen to write every cell of `output`."""
-    return any(
-        w.array is output and _writes_all(s, output) for s in program.statements for w in s.writes
-    )
+    writers = [s for s in program.statements if any(w.array is output for w in s.writes)]
+    return any(_writes_all(s, output) for s in _whole(writers))
+
+
+def _whole(stmts: list[Statement]) -> list[Statement]:
+    """Statements, those that share their iterators and run where a fact holds or not as one."""
+    out: list[Statement] = []
+    for s in stmts:
+        for k, other in enumerate(out):
+            joined = _joined(other, s)
+            if joined is not None:
+                return _whole([*out[:k], joined, *out[k + 1 :], *stmts[len(out) + 1 :]])
+        out.append(s)
+    return out
+
+
+def _joined(a: Statement, b: Statement) -> Statement | None:
+    """One statement in place of two whose domains differ in one fact and its contrary."""
+    if set(a.iters) != set(b.iters) or len(a.domain) != 1 or len(b.domain) != 1:
+        return None
+    ours, theirs = set(a.domain[0]) - set(b.domain[0]), set(b.domain[0]) - set(a.domain[0])
+    if len(ours) != 1 or len(theirs) != 1:
+        return None
+    (here, x), (there, y) = ours.pop(), theirs.pop()
+    if (here, there) != ("ge", "ge") or x + y != Lin({}, -1):
+        return None
+    kept = tuple(f for f in a.domain[0] if f != (here, x))
+    return replace(a, domain=(kept,))
 
 
 def _writes_all(s: Statement, output: Array) -> bool:

@@ -73,7 +73,13 @@ def evaluator(e: Expr, *, regroup: bool) -> Evaluator:
             return None if c is None else (yes if c else no)(env, refs)
 
         return choose
-    act = _operation(e, regroup=regroup)
+    power = _power(e) if regroup else None
+    if power is not None:
+        base, e, times = power
+        parts = [evaluator(a, regroup=True) for a in e.args]
+        act = lambda x: _raised(base, x, times)  # noqa: E731
+    else:
+        act = _operation(e, regroup=regroup)
 
     def apply(env: Env, refs: Sequence[Value]) -> Value:
         xs = []
@@ -85,6 +91,28 @@ def evaluator(e: Expr, *, regroup: bool) -> Evaluator:
         return act(xs)
 
     return apply
+
+
+def _power(e: Op) -> tuple[int, Op, int] | None:
+    """`exp((a - b) * c)` as a base, `a - b` and c: a power of a difference divides, as it should.
+
+    So that a sum of powers may be made with another b, and multiplied by a power of the change.
+    """
+    if e.name not in _BASES:
+        return None
+    of, times = e.args[0], 1
+    if isinstance(of, Op) and of.name == "mul" and isinstance(of.args[1], Const):
+        of, times = of.args[0], start(of.args[1])
+    return (_BASES[e.name], of, times) if isinstance(of, Op) and of.name == "sub" else None
+
+
+_BASES = {"exp": 3, "exp2": 5}
+
+
+def _raised(base: int, x: list[int], times: int) -> int:
+    if x[0] == -_INFINITE or x[1] == _INFINITE:
+        return 0
+    return pow(base, (x[0] - x[1]) * times % (PRIME - 1), PRIME)
 
 
 def regroupable(e: Expr, state: int) -> bool:

@@ -44,6 +44,7 @@ class _Shared:
     memories: set[int]
     wrote: dict[tuple[int, Cell], int] = field(default_factory=dict)
     read: dict[tuple[int, Cell], int | None] = field(default_factory=dict)
+    updated: dict[tuple[int, Cell], int | None] = field(default_factory=dict)  # by atomic ones
 
 
 @dataclass(slots=True, eq=False)
@@ -262,8 +263,11 @@ class Machine:
         shared = self.shared
         if shared is not None and id(memory) in shared.memories:
             key = id(memory), cell
-            if shared.wrote.get(key, shared.task) != shared.task:
-                raise self._race(n, args, a, cell, shared.wrote[key])
+            if n.statement.atomic and a is n.statement.reads[0]:
+                return memory.cells.get(cell)  # `store` looks for races with other statements
+            for other in (shared.wrote.get(key, shared.task), shared.updated.get(key, shared.task)):
+                if other != shared.task:
+                    raise self._race(n, args, a, cell, other)
             known = shared.read.setdefault(key, shared.task)
             if known != shared.task:
                 shared.read[key] = None
@@ -283,10 +287,16 @@ class Machine:
         shared = self.shared
         if shared is not None and id(memory) in shared.memories:
             key = id(memory), cell
-            for other in (shared.wrote.get(key, shared.task), shared.read.get(key, shared.task)):
+            others = [shared.wrote.get(key, shared.task), shared.read.get(key, shared.task)]
+            if not s.atomic:
+                others.append(shared.updated.get(key, shared.task))
+            for other in others:
                 if other != shared.task:
                     raise self._race(n, args, a, cell, other)
-            shared.wrote[key] = shared.task
+            if not s.atomic:
+                shared.wrote[key] = shared.task
+            elif shared.updated.setdefault(key, shared.task) != shared.task:
+                shared.updated[key] = None
         memory.cells[cell] = v
         if a.array.role == "output":
             self.writer[a.array.name, cell] = _name(s, args)

@@ -66,7 +66,7 @@ def require_valid(schedule: Schedule, lowered: Lowered, target: Target) -> None:
         except TooMany:
             continue
         checked += 1
-        if checked == TRIES:
+        if checked == TRIES + len(schedule.program.specializations):
             return
     if checked:
         return
@@ -124,12 +124,13 @@ def choices(program: Program) -> Iterator[Sizes]:
     """Assignments of the symbolic sizes, the most telling first; the empty one if there is none.
 
     Those come first with the most tiles that occur both whole and in part, for fewer instances
-    than `FEW` if each size is an extent.
+    than `FEW` if each size is an extent. Before them one for each condition of `specialize`.
     """
     names = program.sizes
     if not names:
         yield {}
         return
+    yield from _special(program)
     tiles = sorted({x.cut[1] for x in loops(program.tree) if x.cut is not None})
     tiles += [w for w in sorted({x.width or 1 for x in loops(program.tree)}) if w not in tiles]
     values = sorted({2 * t + 1 for t in tiles} | {t + t // 2 + 1 for t in tiles} | {1, 3, 5})
@@ -147,6 +148,22 @@ def choices(program: Program) -> Iterator[Sizes]:
         sizes: dict[Axis | Var, int] = dict(zip(names, v, strict=True))
         if _allowed(program, sizes):
             yield sizes
+
+
+def _special(program: Program) -> Iterator[Sizes]:
+    """For each version of the nest sizes that it is for, near those that its condition names."""
+    numbers = {abs(e.const) for conj in program.specializations for _, e in conj}
+    steps = {a[2] for conj in program.specializations for _, e in conj for a in e.terms
+             if isinstance(a, tuple)}  # fmt: skip
+    near = [n + d for n in numbers for d in (0, 1, -1)]
+    values = sorted({v for v in (*near, *(2 * t for t in steps), 1, 5, 9) if 0 < v <= FEW})[:32]
+    for conj in program.specializations:
+        tried = product(values, repeat=len(program.sizes))
+        for v in islice(tried, COMBINATIONS):
+            sizes: dict[Axis | Var, int] = dict(zip(program.sizes, v, strict=True))
+            if holds(conj, sizes) and _allowed(program, sizes):
+                yield sizes
+                break
 
 
 def _allowed(program: Program, sizes: Sizes) -> bool:

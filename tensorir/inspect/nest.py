@@ -69,6 +69,8 @@ def rows(s: Schedule) -> list[Row]:
         if line.axis is not None:
             number = made[line.axis]
             row = _with(row, kinds[line.axis], steps.get(number))
+        elif line.version:
+            row = _with(row, "", _last(s, "specialize"))
         elif row.what == "guard":
             below = next((x.stmt for x in lines[at:] if x.stmt is not None), None)
             row = _with(row, "", None if below is None else _cause(s, below))
@@ -102,6 +104,10 @@ def _with(row: Row, kind: str, step: Step | None) -> Row:
 
 def _kind(x: tree.Loop) -> str:
     return "reduce" if x.kind == "serial" and x.axis.reduce else x.kind
+
+
+def _last(s: Schedule, primitive: str) -> Step | None:
+    return next((x for x in reversed(s.trace.steps) if x.primitive == primitive), None)
 
 
 # -- which step a guard comes from

@@ -195,6 +195,50 @@ def floormod(e: Lin, n: int) -> Lin:
     return _make({("%", rest, n): 1}, 0) if rest.terms else rest
 
 
+def rejoin(e: Lin) -> Lin:
+    """`e` with each n*(x//n) + x%n as x, whatever both are multiplied by.
+
+    Examples
+    --------
+    >>> from tensorir.ir.expr import Axis
+    >>> x = lin(Axis("x"))
+    >>> rejoin((x // 9) * 18 + ((x % 9) // 3) * 6 + (x % 3) * 2).text()
+    '2*x'
+    >>> rejoin((x // 20) * 20 + ((x // 5) % 4) * 5 + x % 5).text()
+    'x'
+    """
+    while (found := _parts(e)) is not None:
+        quotient, remainder, whole = found
+        e = e.without(quotient).without(remainder) + whole
+    return e
+
+
+def _parts(e: Lin) -> tuple[FloorAtom, FloorAtom, Lin] | None:
+    """A quotient and a remainder of one expression in `e`, and what they make up."""
+    for r, k in e.terms.items():
+        if not isinstance(r, tuple) or r[0] != "%":
+            continue
+        n = r[2]
+        for q, v in e.terms.items():
+            if not isinstance(q, tuple) or q[0] != "//" or v != k * n:
+                continue
+            if q[2] == n and _residue(q[1], n) == _residue(r[1], n):
+                return q, r, q[1] * k
+            # y // (m*n) is (y // m) // n
+            m, rest = divmod(q[2], n)
+            if not rest and floordiv(q[1], m) == r[1]:
+                return q, r, r[1] * k
+    return None
+
+
+def _residue(e: Lin, n: int) -> Lin:
+    """`e` modulo `n`, remainders by multiples of `n` opened."""
+    for a, v in e.terms.items():
+        if isinstance(a, tuple) and a[0] == "%" and a[2] % n == 0:
+            return _residue(e.without(a) + a[1] * v, n)
+    return _make({a: v % n for a, v in e.terms.items() if v % n}, e.const % n)
+
+
 def _atom_text(a: Atom, name: Callable[[Axis | Var], str] | None) -> str:
     if not isinstance(a, tuple):
         return name(a) if name else a.name

@@ -166,6 +166,8 @@ def statement_text(
     name
         Gives each axis and size its text; their own names by default.
     """
+    if stmt.role == "barrier":
+        return "barrier"
     env: dict[Axis | Var, Lin] = {}
     if isinstance(args, Mapping):
         env.update(args.items())
@@ -181,7 +183,8 @@ def statement_text(
     for r in stmt.reads:
         refs.append(_access_text(r, env, call, name, refs))
     cells = [_access_text(w, env, call, name, refs) for w in stmt.writes]
-    return f"{', '.join(cells)} = {', '.join(expr_text(b, call, refs) for b in stmt.bodies)}"
+    end = "  # atomic" if stmt.atomic else ""
+    return f"{', '.join(cells)} = {', '.join(expr_text(b, call, refs) for b in stmt.bodies)}{end}"
 
 
 def _access_text(
@@ -288,6 +291,8 @@ def for_text(node: For, name: Namer) -> str:
 
 def kind_text(node: For) -> str:
     """What a loop is marked as: `parallel`, `vectorize 16`, `bind blockIdx.x`; empty if serial."""
+    if node.intrinsic is not None:
+        return f"tensorize {node.intrinsic.name}"
     if node.kind == "serial":
         return ""
     if node.kind == "vectorize" and node.width is not None:

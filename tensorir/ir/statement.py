@@ -14,7 +14,7 @@ from tensorir.ir.expr import Axis, Expr
 from tensorir.ir.reducer import Reducer
 
 ArrayRole: TypeAlias = Literal["input", "output", "temp"]
-StatementRole: TypeAlias = Literal["init", "update", "finish", "copy", "compute"]
+StatementRole: TypeAlias = Literal["init", "update", "finish", "copy", "compute", "barrier"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -97,6 +97,8 @@ class Statement:
         Of an update (and of the load and write back of its accumulator): its reducer.
     role
         What it is to its stage.
+    atomic
+        Of an update: it is made in one step, so that threads may make several of a cell at once.
     """
 
     name: str
@@ -108,6 +110,7 @@ class Statement:
     bodies: tuple[Expr, ...]
     role: StatementRole
     combiner: Reducer | None = None
+    atomic: bool = False
 
     def __repr__(self) -> str:
         return self.name

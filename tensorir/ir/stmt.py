@@ -11,10 +11,11 @@ from typing import Literal, TypeAlias
 
 from tensorir.ir.affine import Conj, Lin
 from tensorir.ir.expr import Axis
+from tensorir.ir.intrinsic import Intrinsic
 from tensorir.ir.statement import Array, Statement
 
 LoopKind: TypeAlias = Literal["serial", "parallel", "vectorize", "unroll", "bind"]
-Scope: TypeAlias = Literal["global", "local", "register", "stack", "arena"]
+Scope: TypeAlias = Literal["global", "local", "shared", "register", "stack", "arena"]
 # A bound (c, e): a lower one means ceil(e / c), an upper one floor(e / c), inclusive.
 Bound: TypeAlias = tuple[int, Lin]
 
@@ -33,7 +34,8 @@ class For:
     `extent` is set for a loop of constant extent that starts at 0 (its bounds then say the same).
     `hull` turns the meaning into least of lower and greatest of upper: the hull of statements
     whose ranges do not join; guards below keep it exact. `width` are the lanes of a vector loop;
-    its extent is a multiple of them.
+    its extent is a multiple of them. `intrinsic` is the instruction that stands for it and the
+    loops inside it, wherever no condition is left on them.
     """
 
     axis: Axis
@@ -45,6 +47,7 @@ class For:
     width: int | None = None
     hull: bool = False
     bind: str | None = None
+    intrinsic: Intrinsic | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

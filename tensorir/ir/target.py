@@ -16,7 +16,7 @@ class Target:
     Attributes
     ----------
     kind
-        "cpu".
+        "cpu", or "cuda".
     name
         What the user wrote: "native", or the name of a processor.
     triple
@@ -41,7 +41,7 @@ class Target:
     (32, 8, True, False)
     """
 
-    kind: Literal["cpu"]
+    kind: Literal["cpu", "cuda"]
     name: str
     triple: str
     cpu: str

@@ -122,7 +122,11 @@ def _reads_its_cell(s: Statement) -> bool:
 
 
 STATEMENT_RULES: tuple[Rule, ...] = (
-    (Statement, lambda s: len(s.writes) == len(s.bodies) > 0, "a body for each write"),
+    (
+        Statement,
+        lambda s: len(s.writes) == len(s.bodies) and (s.bodies or s.role == "barrier"),
+        "a body for each write",
+    ),
     (
         Statement,
         lambda s: all(b.dtype == w.array.dtype for w, b in zip(s.writes, s.bodies, strict=True)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping
 
-from tensorir.ir.affine import ZERO, Conj, Lin, floordiv
+from tensorir.ir.affine import ZERO, Conj, Lin, floordiv, rejoin
 from tensorir.ir.expr import Axis
 from tensorir.ir.stmt import Alloc, Block, For, If, Node, Run
 
@@ -96,7 +96,7 @@ def simplify(e: Lin, box: Box) -> Lin:
     for a, v in e.terms.items():
         part = _floor(a[0], simplify(a[1], box), a[2], box) if isinstance(a, tuple) else Lin({a: 1})
         out = out + part * v
-    return out
+    return rejoin(out)
 
 
 def _floor(op: str, x: Lin, t: int, box: Box) -> Lin:

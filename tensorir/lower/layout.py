@@ -13,13 +13,17 @@ from dataclasses import dataclass
 from tensorir.ir.affine import ZERO, Conj, Lin
 from tensorir.ir.expr import Axis, Var
 from tensorir.ir.statement import Access, Array, Statement
-from tensorir.ir.stmt import Storage
+from tensorir.ir.stmt import Scope, Storage
 from tensorir.lower.cells import shape_of
 from tensorir.poly import isl
 from tensorir.poly.isl import Map, Set, dt
-from tensorir.poly.model import Buffer, Placement, Program
+from tensorir.poly.model import Buffer, Placement, Program, ScopeName
 from tensorir.poly.relation import access_map, context_set, ordered
 from tensorir.poly.tree import stmts
+
+
+# where a buffer begins its way; `promote` may find something nearer
+_SCOPES: dict[ScopeName, Scope] = {"global": "arena", "local": "local", "shared": "shared"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +139,7 @@ def _storage(
                 origin[d], extent[d] = found
     return Storage(
         array, tuple(origin), tuple(extent), dims, shape_of(tuple(extent), dims, {}),
-        buffer.outside, scope=buffer.scope if buffer.scope == "local" else "arena",
+        buffer.outside, scope=_SCOPES[buffer.scope],
     )  # fmt: skip
 
 

@@ -231,7 +231,8 @@ class _Walk:
         if body is None:
             return None
         return For(t.axis, tuple(lowers), tuple(uppers), body, t.kind, width=t.width,
-                   hull=len(lowers) > 1 or len(uppers) > 1, bind=t.bind)  # fmt: skip
+                   hull=len(lowers) > 1 or len(uppers) > 1, bind=t.bind,
+                   intrinsic=t.intrinsic)  # fmt: skip
 
 
 def _join(active: dict[str, Set]) -> tuple[Set, frozenset[str]]:
@@ -284,7 +285,8 @@ def _telling(bounds: tuple[Bound, ...]) -> Bound:
 def _wrap(t: Loop, r: _Range, body: Node | None) -> Node | None:
     if body is None:
         return None
-    loop = For(t.axis, r.lower, r.upper, body, t.kind, width=t.width, bind=t.bind)
+    loop = For(t.axis, r.lower, r.upper, body, t.kind, width=t.width, bind=t.bind,
+               intrinsic=t.intrinsic)  # fmt: skip
     return If(r.conds, loop) if r.conds else loop
 
 

@@ -28,10 +28,13 @@ class _Cut:
     guard: Lin
 
 
-def narrow(n: For, dropped: Mapping[Run, tuple[Lin, ...]]) -> Node | None:
-    """`n` behind tests for fewer live vectors; None where that gains nothing here.
+def narrow(
+    n: For, dropped: Mapping[Run, tuple[Lin, ...]], nest: Node, other: Node
+) -> Node | None:
+    """`other` behind tests for fewer live vectors; None where that gains nothing here.
 
-    `n` must be a serial loop around a nest of one unguarded instance.
+    `n` must be a serial loop around a nest of one instance without guards of its own. `nest` is
+    what stands for it where few are live, to be shortened.
     """
     if n.kind != "serial":
         return None
@@ -39,22 +42,22 @@ def narrow(n: For, dropped: Mapping[Run, tuple[Lin, ...]]) -> Node | None:
     if chain is None:
         return None
     path, run = chain
-    if run.conds or run.read_conds:
+    if run.conds:
         return None
     fixed = {x.axis: x.extent - 1 for x in path if x.kind in ("unroll", "vectorize") and x.extent}
     inside = {x.axis: None for x in path}
     for c in dropped.get(run, ()):
-        cut = _cut(path, c)
+        cut = _cut(path, run, c)
         if cut is None or uses(extreme(c, fixed, 1), inside):
             continue
-        out: Node = n
+        out = other
         widths = _widths(cut, fixed, _copies(path) // cut.steps)
         for w in sorted(widths, reverse=True):
             # Where even the first point cut off is dead, so are all others.
             box = {a: x for a, x in fixed.items() if a is not cut.axis}
             first = extreme(c.subst({cut.axis: Lin({}, w * cut.width)}), box, 1)
-            out = If((("ge", ZERO - first - 1),), _shortened(n, cut.axis, w * cut.width), out)
-        return out if out is not n else None
+            out = If((("ge", ZERO - first - 1),), _shortened(nest, cut.axis, w * cut.width), out)
+        return out if out is not other else None
     return None
 
 
@@ -67,18 +70,29 @@ def _chain(n: Node) -> tuple[list[For], Run] | None:
     return (path, n) if isinstance(n, Run) else None
 
 
-def _cut(path: list[For], c: Lin) -> _Cut | None:
+def _cut(path: list[For], run: Run, c: Lin) -> _Cut | None:
     """The loop whose steps are whole vectors along `c`."""
     vector = next((x for x in path if x.kind == "vectorize"), None)
     if vector is None or vector.extent is None or vector.width is None:
         return None
     each = -c.coef(vector.axis)
     if each <= 0:
-        return None
+        return None if c.involves(vector.axis) else _vectors(path, run, c, vector)
     if vector.extent > vector.width:
         return _Cut(vector.axis, vector.extent // vector.width, vector.width, c)
     for x in path:
         if x.kind == "unroll" and x.extent and -c.coef(x.axis) == each * vector.extent:
+            return _Cut(x.axis, x.extent, 1, c)
+    return None
+
+
+def _vectors(path: list[For], run: Run, c: Lin, vector: For) -> _Cut | None:
+    """The unrolled loop over whole vectors, where `c` counts those."""
+    for x in path:
+        beside = [e for e in run.args if e.coef(vector.axis) == 1]
+        if x.kind != "unroll" or not x.extent or c.coef(x.axis) != -1:
+            continue
+        if any(e.coef(x.axis) == vector.extent for e in beside):
             return _Cut(x.axis, x.extent, 1, c)
     return None
 

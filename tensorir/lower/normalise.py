@@ -64,6 +64,7 @@ def normalise(
         automatic(program, storages, target),
         target,
         {a for a, k in Counter(x.axis for x in loops(node)).items() if k > 1},
+        frozenset(a for a, x in storages.items() if x.scope == "shared"),
         Normal(Block(())),
     )
     made = work.go(node, _constants(program), (), _Open())
@@ -109,6 +110,7 @@ class _Work:
     automatic: Automatic
     target: Target
     repeated: set[Axis]
+    shared: frozenset[Array]
     out: Normal
 
     def go(self, n: Node, env: Env, conds: tuple[Lin, ...], open_: _Open) -> Node | None:
@@ -155,7 +157,8 @@ class _Work:
             fits = self.automatic.loops[n.axis] is not None and not open_.lanes
             kind = "vectorize" if fits and not _holds_vector(n.body) else "unroll"
         # Loops over one axis in two nests must agree on what it means: buffers name it.
-        single = _single(lower, upper) if n.axis not in self.repeated else None
+        alone = n.axis not in self.repeated and n.kind != "bind"
+        single = _single(lower, upper) if alone else None
         if kind in ("unroll", "vectorize") and not (kind == "unroll" and single is not None):
             fixed = _from(_fixed(lower, upper, hull=n.hull), self.out.firsts.get(n.axis))
             if fixed is not None:
@@ -166,7 +169,21 @@ class _Work:
         if single is not None:
             self.out.values[n.axis] = single
             return self.go(n.body, {**env, n.axis: single}, conds, open_)
+        if kind in ("bind", "serial") and self.keeps_extent(n):
+            fixed = _fixed(lower, upper, hull=n.hull)
+            if fixed is not None and fixed.first == ZERO:
+                return self.marked(n, kind, fixed, lower, upper, env, conds, open_)
         return self.plain(n, kind, lower, upper, env, conds, open_)
+
+    def keeps_extent(self, n: For) -> bool:
+        """Whether a loop that is not written out runs in full all the same, with conditions.
+
+        The threads of a block do, and what fills shared memory: then it is filled to the edge.
+        """
+        if n.kind == "bind":
+            return n.bind is not None and n.bind.startswith("threadIdx")
+        written = [w.array for r in runs(n) for w in r.statement.writes]
+        return bool(written) and all(a in self.shared for a in written)
 
     def marked(
         self, n: For, kind: LoopKind, fixed: _Fixed, lower: tuple[Bound, ...],
@@ -180,7 +197,7 @@ class _Work:
         if kind == "vectorize":
             width = self.width(n)
             extent = -(-extent // width) * width
-        if extent > MAX_COPIES:
+        if extent > MAX_COPIES and kind in ("unroll", "vectorize"):
             raise UnsupportedError(
                 f"loop {name}: {extent} copies of its body are more than {MAX_COPIES}",
                 details=f"  try  splitting {name} and marking the inner loop",
@@ -194,6 +211,9 @@ class _Work:
             self.out.plain.update(new)
         self.out.values[n.axis] = value
         inner = replace(open_, fixed={**open_.fixed, axis: extent})
+        if kind in ("bind", "serial"):
+            # what a load may skip in a corner holds for copies that are written out
+            inner = replace(inner, widened=True)
         if kind == "vectorize":
             self.out.lanes[axis] = max(extent, self.out.lanes.get(axis, 0))
             inner = replace(inner, lanes={axis: extent})
@@ -202,7 +222,9 @@ class _Work:
             return None
         bounds: tuple[tuple[Bound, ...], tuple[Bound, ...]]
         bounds = ((1, ZERO),), ((1, Lin({}, extent - 1)),)
-        return For(axis, *bounds, body, kind, extent, width)
+        whole = width is None or extent == width
+        asked = n.intrinsic if kind == n.kind and whole else None
+        return For(axis, *bounds, body, kind, extent, width, bind=n.bind, intrinsic=asked)
 
     def width(self, n: For) -> int:
         """The lanes of each vector of a vector loop."""
@@ -215,7 +237,8 @@ class _Work:
     ) -> Node | None:  # fmt: skip
         """A serial or parallel loop, renumbered from 0 where it has one lower bound."""
         first = ZERO
-        if len(lower) == 1 and lower[0][0] == 1 and not uses(lower[0][1], open_.lanes):
+        begins = len(lower) == 1 and lower[0][0] == 1 and kind != "bind"
+        if begins and not uses(lower[0][1], open_.lanes):
             first = lower[0][1]
         axis, first = self.axis(self.tree[n.axis], first)
         value = Lin({axis: 1}) + first

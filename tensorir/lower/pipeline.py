@@ -50,7 +50,7 @@ from dataclasses import dataclass, replace
 from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Axis
 from tensorir.ir.statement import Access, Array
-from tensorir.ir.stmt import Node, Run, Storage
+from tensorir.ir.stmt import If, Node, Run, Storage
 from tensorir.ir.target import Target
 from tensorir.lower import loops
 from tensorir.lower.boxes import ranges
@@ -61,6 +61,7 @@ from tensorir.lower.normalise import Normal, normalise
 from tensorir.lower.place import place
 from tensorir.lower.promote import promote
 from tensorir.lower.relax import relax, round_up, squeezed
+from tensorir.lower.specialized import joined
 from tensorir.lower.verify import verify
 from tensorir.lower.versions import Versions
 from tensorir.poly.model import Program
@@ -85,6 +86,8 @@ class Lowered:
         The loop of the schedule's tree that each loop axis comes from.
     ranges
         The inclusive maximum of each loop axis that starts at 0 or above and has one.
+    versions
+        The tests at the top that choose a copy of the nest by sizes, as `specialize` asked.
     """
 
     body: Node
@@ -95,6 +98,7 @@ class Lowered:
     marks: Mapping[Axis, Loop]
     ranges: Mapping[Axis, int]
     cells: Cells
+    versions: frozenset[If] = frozenset()
 
     def storage(self, array: Array) -> Storage | None:
         """Storage of a temporary array; None for an argument."""
@@ -120,6 +124,20 @@ def lower(
     UnsupportedError
         A loop has no bounds, or would need too many copies.
     """
+    if arguments is None:
+        arguments = tuple(a for a in program.arrays if a.role != "temp")
+    general = program.change(specializations=())
+    made = _lower(general if program.specializations else program, target, arguments)
+    if not program.specializations:
+        return made
+    special = [
+        (conj, _lower(general.change(context=(*program.context, *conj)), target, arguments))
+        for conj in program.specializations
+    ]
+    return joined(program, special, made)
+
+
+def _lower(program: Program, target: Target, arguments: tuple[Array, ...]) -> Lowered:
     chosen = layouts(program)
     normal = normalise(loops.build(program, split=True), program, chosen.storages, target)
     verify(normal.node, {}, after="normalise")
@@ -134,8 +152,6 @@ def lower(
     storages, reasons = promote(node, cells, 2 * target.vector_registers)
     node = place(node, storages)
     verify(node, storages, after="place")
-    if arguments is None:
-        arguments = tuple(a for a in program.arrays if a.role != "temp")
     return Lowered(
         node, tuple(storages.values()), program, arguments,
         (*chosen.notes, *normal.notes, *reasons), normal.marks, box, Cells(storages, box),

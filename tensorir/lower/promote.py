@@ -37,6 +37,9 @@ def promote(node: Node, cells: Cells, most: int) -> tuple[dict[Array, Storage], 
     out: dict[Array, Storage] = {}
     notes: list[str] = []
     for array, storage in cells.storages.items():
+        if storage.scope == "shared":
+            out[array] = storage
+            continue
         why = _reason(storage, uses[array], most)
         if storage.scope == "local" and not why:
             out[array] = _registers(storage, uses[array][0].width)
@@ -92,6 +95,8 @@ def _uses(
         for access in (*n.statement.writes, *n.statement.reads):
             if access.array in cells.storages:
                 use = _use(access.array, cells.place(access, n), fixed, lane)
+                if n.statement.atomic and access is n.statement.writes[0]:
+                    use = _Use(0, "updates of it are atomic")
                 own = dict.fromkeys(cells.storages[access.array].outside)
                 if threads is not None and threads.axis not in own:
                     use = _Use(0, f"threads of {threads.axis.name} share it")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tensorir.ir.affine import Lin
+from tensorir.ir.affine import Atom, Lin
 from tensorir.ir.expr import Axis, Const, Expr, Op, Var, children
 from tensorir.ir.statement import Access, Array, Statement
 from tensorir.ir.stmt import Alloc, Block, For, If, Node, Run, Storage
@@ -156,11 +156,26 @@ class _Work:
         index = self.cells.index(access, n)
         assert index is not None
         outside = dict.fromkeys(storage.outside)
-        for e in index:
-            for rest in (c - e, c + e):
-                if all(isinstance(a, Var) or a in outside for a in rest.atoms()):
+        return any(self.fixed_by(c, e, outside) for e in index)
+
+    def fixed_by(self, c: Lin, e: Lin, outside: Mapping[Axis, None]) -> bool:
+        """Whether `e` and what is outside fix the value of `c`.
+
+        They do where f*c differs from ±e by less than f inside: f*c is then the only multiple of f
+        that is near enough. So a count of whole vectors is fixed by the cell of each lane.
+        """
+        scales = {1, *(abs(e.coef(a)) // abs(v) for a, v in c.terms.items())}
+        for f in sorted(scales - {0}):
+            for rest in (c * f - e, c * f + e):
+                inner = Lin({a: v for a, v in rest.terms.items() if not _outside(a, outside)})
+                near = span(inner, self.cells.box)
+                if not inner.terms or (near is not None and near[1] - near[0] < f):
                     return True
         return False
+
+
+def _outside(atom: Atom, outside: Mapping[Axis, None]) -> bool:
+    return all(isinstance(a, Var) or a in outside for a in Lin({atom: 1}).atoms())
 
 
 def strongest(conds: tuple[Lin, ...], box: Box) -> tuple[Lin, ...]:

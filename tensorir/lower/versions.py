@@ -54,7 +54,7 @@ class Versions:
             done = self.whole(n, guards, open_)
             if done is not None:
                 return done
-        slim = narrow(n, self.dropped)
+        slim = narrow(n, self.dropped, n, n)
         if slim is not None:
             return slim
         inner = {**open_, n.axis: n.extent - 1} if n.kind == "vectorize" and n.extent else open_
@@ -72,7 +72,9 @@ class Versions:
         if any(c.is_const for c in wanted):
             return n
         full = self.strip(n)
-        return full if not wanted else If(tuple(("ge", c) for c in wanted), full, n)
+        nest, out = (n, If(tuple(("ge", c) for c in wanted), full, n)) if wanted else (full, full)
+        slim = narrow(n, self.dropped, nest, out)
+        return out if slim is None else slim
 
     def facts(
         self, guards: list[tuple[Lin, dict[Axis, int | None]]], open_: Mapping[Axis, int]
@@ -242,7 +244,7 @@ def _split(n: For, *, cut: bool) -> Node:
     body = n.body
     if not isinstance(body, If) or body.other is None or n.kind in _FIXED or n.hull:
         return n
-    if n.kind == "parallel" and not cut:
+    if n.kind == "bind" or (n.kind == "parallel" and not cut):
         return n
     conds: Conj = body.conds
     if len(conds) != 1 or conds[0][0] != "ge":

@@ -7,6 +7,7 @@ accumulate in float32; `dtype=` names another, into which elements are converted
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -120,27 +121,62 @@ def convolution(
         pairs = [(0, 0), *pads, (0, 0)] if last else [(0, 0), (0, 0), *pads]
         t = padded(t, pairs, f"{name}_pad", value=zero[0] if zero else _zero(t))
     common = promote(t.dtype, w.dtype)
+    titles = ("n", *SPACE[rank], "f") if last else ("n", "f", *SPACE[rank])
+    full = (t.extents[0], *lins(outputs), Lin({}, filters))
+    if not last:
+        full = (t.extents[0], Lin({}, filters), *lins(outputs))
+    # windows of one element, all in a row: pixels are one dimension, as in a product of matrices
+    joined = math.prod(outputs) if rank > 1 and outputs == list(extents) and parts == 1 else 0
+    flat = joined > 0 and not last and all(k == 1 for k in kernel)
 
-    def body(*index: Any) -> Expr:
-        n, f, at = (index[0], index[-1], index[1:-1]) if last else (index[0], index[1], index[2:])
+    def product(n: Any, f: Any, at: Sequence[Any]) -> Expr:
         taps = [reduce_axis(k, name=f"r{c}") for k, c in zip(kernel, SPACE[rank], strict=True)]
         place = [i * s + r * d for i, s, r, d in zip(at, steps, taps, gaps, strict=True)]
         c: Any = reduce_axis(inner, name="c")
         axes = tuple(taps) if inner == 1 else (c, *taps)
         c = const(0) if inner == 1 else c
+        if flat:
+            axes, taps, place = (c,) if inner > 1 else (), [const(0)] * rank, list(at)
         channel = c if parts == 1 else f // max(filters // parts, 1) * inner + c
         a = t[(n, *place, channel)] if last else t[(n, channel, *place)]
         b = w[(*taps, c, f)] if last else w[(f, c, *taps)]
         left, right = (_shifted(a, zero[0]), _shifted(b, zero[1])) if zero else (a, b)
-        total = product_sum((left, right), axes, dtype, common)
+        return product_sum((left, right), axes, dtype, common)
+
+    rows: Tensor | None = None
+    if flat:
+        shape_ = (t.extents[0], Lin({}, filters), Lin({}, joined))
+        rows = compute(
+            dims(shape_),
+            lambda n, f, p: product(n, f, _apart(p, outputs)),
+            name=f"{name}_pixels",
+            axes=("n", "f", "p"),
+        )
+
+    def body(*index: Any) -> Expr:
+        n, f, at = (index[0], index[-1], index[1:-1]) if last else (index[0], index[1], index[2:])
+        total = product(n, f, at) if rows is None else rows[n, f, _together(at, outputs)]
         return total if offset is None else binary("add", total, cast(offset[f], total.dtype))
 
-    titles = ("n", *SPACE[rank], "f") if last else ("n", "f", *SPACE[rank])
-    full = (t.extents[0], *lins(outputs), Lin({}, filters))
-    if not last:
-        full = (t.extents[0], Lin({}, filters), *lins(outputs))
     made: Tensor = compute(dims(full), body, name=name, axes=titles)
     return made
+
+
+def _apart(pixel: Any, extents: Sequence[int]) -> list[Any]:
+    """The coordinates of a pixel that is given by its number."""
+    found = []
+    for k, e in enumerate(extents):
+        behind = math.prod(extents[k + 1 :])
+        found.append(pixel // behind % e if k else pixel // behind)
+    return found
+
+
+def _together(at: Sequence[Any], extents: Sequence[int]) -> Any:
+    """The number of a pixel."""
+    number: Any = at[0]
+    for i, e in zip(at[1:], extents[1:], strict=True):
+        number = number * e + i
+    return number
 
 
 def lins(values: Sequence[int]) -> tuple[Lin, ...]:

@@ -31,6 +31,7 @@ from tensorir.support.errors import ArgumentError, ArgumentTypeError
 from tensorir.support.tracebacks import user_api
 
 NOTHING = -math.inf
+LOG2E = 1.4426950408889634
 
 
 @user_api
@@ -47,8 +48,9 @@ def attention(
 ) -> Tensor:
     """`softmax(query @ key.T * scale + mask) @ value`.
 
-    Stages: `<name>_scores`, `<name>_max`, `<name>_exp`, `<name>_sum`, and the result, which divides
-    once at the end. A query whose keys are all masked gives 0.
+    Stages: `<name>_scores` (in units of log(2)), `<name>_max`, `<name>_exp` (powers of two of the
+    difference), `<name>_sum`, and the result, which divides once at the end. A query whose keys
+    are all masked gives 0.
 
     Parameters
     ----------
@@ -114,7 +116,7 @@ def attention(
         e = binary("mul", cast(q[(*batch, i, r)], inner), cast(k[(*head(batch), j, r)], inner))
         total: Expr = reductions.sum(e, axis=r, where=seen(i, j)) * factor
         if m is not None and m.dtype.kind != "bool":
-            total = total + cast(at(m, index), inner)
+            total = total + cast(at(m, index), inner) * LOG2E
         if m is not None and m.dtype.kind == "bool":
             total = select(at(m, index), total, NOTHING)
         allowed = seen(i, j)
@@ -140,7 +142,7 @@ def attention(
 
     def power(*index: Any) -> Expr:
         high = top[index[:-1]]
-        e = maths.exp(made[index] - high)
+        e = maths.exp2(made[index] - high)
         return select(compare("eq", high, NOTHING), 0.0, e)
 
     powers: Tensor = compute(dims(full), power, name=f"{name}_exp", axes=(*titles, "i", "j"))
@@ -203,12 +205,13 @@ def _mask(mask: object, full: tuple[Lin, ...]) -> Tensor | None:
 
 
 def _scale(scale: float | None, q: Tensor) -> Any:
+    """What turns a product into a power of two: `scale / log(2)`."""
     if scale is not None:
-        return float(scale)
+        return float(scale) * LOG2E
     last = q.extents[-1]
     if last.is_const:
-        return 1.0 / math.sqrt(max(last.const, 1))
-    return cast(1.0 / maths.sqrt(cast(dim(last), "float64")), wide(q.dtype))
+        return LOG2E / math.sqrt(max(last.const, 1))
+    return cast(LOG2E / maths.sqrt(cast(dim(last), "float64")), wide(q.dtype))
 
 
 @user_api

@@ -140,11 +140,11 @@ def _missing(
         writes = _surely_written(program, program.stmt(writer), array)
         if writes is None:
             continue
-        earlier = _earlier(program, writer, reader, outer)
-        if earlier is None:
+        before = earlier(program, writer, reader, outer)
+        if before is None:
             continue
         # Reads without those of cells that an instance before them, at the same outer point, wrote.
-        reads = reads.subtract(earlier.apply_range(writes))
+        reads = reads.subtract(before.apply_range(writes))
         if reads.is_empty():
             return None
     return reads
@@ -159,7 +159,7 @@ def _surely_written(program: Program, stmt: Statement, array: Array) -> Map | No
     return out
 
 
-def _earlier(program: Program, writer: str, reader: str, outer: tuple[Axis, ...]) -> Map | None:
+def earlier(program: Program, writer: str, reader: str, outer: tuple[Axis, ...]) -> Map | None:
     """Instances of `reader` to those of `writer` that run before, at the same outer point."""
     common, order = tree.common(program.tree, writer, reader)
     sizes, n = program.sizes, len(common)

@@ -249,6 +249,8 @@ def _carried_pair(
     n = next(k for k, x in enumerate(common) if x is axis)
     exempt = _is_exempt(program, a, b, conflict)
     array = conflict.array
+    if exempt and not lanes and program.stmt(a).atomic and program.stmt(b).atomic:
+        return  # threads make such updates one after the other
     if lanes and a == b:
         for part, pairs in _carried_lanes(program, common, n, a, conflict, outside):
             yield Violation(a, a, pairs, array, common, program, (part,), exempt)

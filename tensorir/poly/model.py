@@ -63,12 +63,14 @@ class Buffer:
     """Where a temporary array lives: one copy for each point of the axes `outside`.
 
     `layout` lists storage dimensions (index dimension, None | "//" | "%", tile) over index minus
-    tile origin; None means row-major as declared.
+    tile origin; None means row-major as declared. `shared` says that a cell holds several values,
+    one after the other, so that who touches it keeps its place in the order.
     """
 
     scope: ScopeName = "global"
     outside: tuple[Axis, ...] = ()
     layout: tuple[LayoutDim, ...] | None = None
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,6 +79,19 @@ class Requirement:
 
     refused: Conj
     message: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prefetch:
+    """What instances of a statement read later, asked of memory ahead of time.
+
+    An instance asks for the cells of `array` that the instance reads whose iterators are greater
+    by `shift`.
+    """
+
+    stmt: str
+    array: Array
+    shift: tuple[tuple[Axis, int], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -99,6 +114,12 @@ class Program:
         Facts about sizes that always hold (each is at least 0; what a schedule specialised).
     requirements
         What a call must refuse for its sizes.
+    specializations
+        Facts about sizes for which the nest is made once more, tested in order before it.
+    streaming
+        Arrays that are written past the caches, each where it holds more than so many bytes.
+    prefetches
+        What is asked of memory before it is read.
     """
 
     tree: Tree
@@ -108,6 +129,9 @@ class Program:
     sizes: tuple[Var, ...]
     context: Conj
     requirements: tuple[Requirement, ...] = ()
+    specializations: tuple[Conj, ...] = ()
+    streaming: tuple[tuple[Array, int], ...] = ()
+    prefetches: tuple[Prefetch, ...] = ()
 
     def stmt(self, name: str) -> Statement:
         return self.placements[name].stmt

@@ -161,11 +161,11 @@ def _incomplete(program: Program, name: str, axis: Axis, factor: int, base: Lin)
     copies = tuple(Axis(a.name) for a in axes)
     facts: Conj = tuple(("eq", Lin({a: 1, b: -1})) for a, b in zip(copies[:d], axes, strict=False))
     value = Lin({block: factor, point: 1}) + base
-    facts += (("eq", Lin({copies[d]: 1}) - value), *_within(point, factor))
+    facts += (("eq", Lin({copies[d]: 1}) - value), *within(point, factor))
     blocks = isl.to_map(copies, (*axes[:d], block, point), program.sizes, (facts,))
     held = points(program, name, axes).apply(blocks)
     full = held.project_out(dt.set, d + 1, 1).add_dims(dt.set, 1)
-    inside = isl.to_set((*axes[:d], block, point), program.sizes, (_within(point, factor),))
+    inside = isl.to_set((*axes[:d], block, point), program.sizes, (within(point, factor),))
     missing = full.intersect(inside).subtract(held)
     found = isl.first_point(missing, program.sizes, program.context)
     if found is None:
@@ -177,7 +177,7 @@ def _incomplete(program: Program, name: str, axis: Axis, factor: int, base: Lin)
     return Partial(sizes, at[d], int(there.count_val().to_python()))
 
 
-def _within(point: Axis, factor: int) -> Conj:
+def within(point: Axis, factor: int) -> Conj:
     return (("ge", Lin({point: 1})), ("ge", Lin({point: -1}, factor - 1)))
 
 

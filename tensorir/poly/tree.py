@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tensorir.ir.expr import Axis
+from tensorir.ir.intrinsic import Intrinsic
 from tensorir.ir.stmt import LoopKind
 
 
@@ -25,7 +26,8 @@ class Loop:
     for a vector loop whose lanes are combined into the cell that they all update; `tail` what
     `split` asked for on the outer loop (`auto`, `cut`, `guard`), with `cut` = (point axis, extent);
     `like` the axis of the loop that this one is a copy of, for the init of a reduction. `step` is
-    the number of the trace step that made the loop.
+    the number of the trace step that made the loop. `intrinsic` is the instruction that stands for
+    the loop and those inside it.
     """
 
     axis: Axis
@@ -37,6 +39,7 @@ class Loop:
     cut: tuple[Axis, int] | None = None
     like: Axis | None = None
     step: int = 0
+    intrinsic: Intrinsic | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,12 +71,14 @@ def stmts(t: Tree) -> list[str]:
 
 def loops(t: Tree) -> Iterator[Loop]:
     """Every loop, outer before inner, in textual order."""
-    if isinstance(t, Loop):
-        yield t
-        yield from loops(t.body)
-    elif isinstance(t, Seq):
-        for i in t.items:
-            yield from loops(i)
+    todo = [t]
+    while todo:
+        x = todo.pop()
+        if isinstance(x, Loop):
+            yield x
+            todo.append(x.body)
+        elif isinstance(x, Seq):
+            todo.extend(reversed(x.items))
 
 
 def find(t: Tree, axis: Axis) -> Loop | None:

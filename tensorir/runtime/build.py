@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tensorir.codegen import cpu, work
+from tensorir.codegen import cpu, cuda, work
 from tensorir.codegen.emit import emit
+from tensorir.codegen.launch import emit_launches
 from tensorir.codegen.source import KernelSource
 from tensorir.codegen.values import IndexCheck
 from tensorir.ir.statement import Array
 from tensorir.ir.target import Target
 from tensorir.ir.tensor import Tensor
+from tensorir.lower.launches import lower_launches
 from tensorir.lower.pipeline import Lowered, lower
+from tensorir.runtime.cuda_kernel import make_cuda_kernel
 from tensorir.runtime.kernel import Kernel, make_kernel
 from tensorir.schedule.schedule import Schedule, schedule
 from tensorir.support.errors import ArgumentError, ArgumentTypeError, UnsupportedError
@@ -28,7 +31,7 @@ def build(
     what: Schedule | Tensor,
     *,
     target: str | Target | None = None,
-    args: Sequence[Tensor] | None = None,
+    args: Sequence[Tensor | str] | None = None,
     validate: bool | None = None,
     checked: bool | None = None,
     index_check: str | None = None,
@@ -41,9 +44,11 @@ def build(
         A schedule; a tensor alone is compiled in the order of its declaration.
     target
         `"native"` (the default), a named processor such as `"x86-64-v3"` or `"znver4"`, or a
-        :class:`Target`. A kernel for another processor can be read, not run.
+        :class:`Target`. A kernel for another processor can be read, not run. `"cuda:sm_90"` for a
+        GPU; `"emulator"` for the same code (`"emulator:sm_90"`), run and checked on this machine.
     args
-        The order of the arguments. Default: inputs as they first appear, then outputs.
+        The order of the arguments, tensors or their names in the schedule. Default: inputs as they
+        first appear, then outputs.
     validate
         Enumerate the final loops and check that every instance runs once, in an order that keeps
         every dependence, within every array.
@@ -81,6 +86,10 @@ def build(
         if flag is not None and not isinstance(flag, bool):
             raise ArgumentTypeError(f"{name}={flag!r}: expected True or False")
     where = _target(target)
+    chosen = knobs.checked if checked is None else checked
+    if where.kind == "cuda":
+        return _for_cuda(s, where, args, chosen, check)
+    _require_cpu_memory(s)
     lowered = lower(s.program, where, arguments=_arguments(s, args))
     if knobs.validate if validate is None else validate:
         from tensorir.emulator.validate import require_valid
@@ -94,6 +103,34 @@ def build(
     return make_kernel(replace(source, operations=declared), schedule=s)
 
 
+def _for_cuda(
+    s: Schedule,
+    target: Target,
+    args: Sequence[Tensor | str] | None,
+    checked: bool,
+    check: IndexCheck,
+) -> Kernel:
+    visible = tuple(a for a in s.program.arrays if a.role != "temp")
+    arguments = _arguments(s, args) or visible
+    launches, scratch = lower_launches(s.program, target, arguments)
+    source = emit_launches(
+        s.program, launches, scratch, arguments, target,
+        name=_symbol(arguments), checked=checked, index_check=check,
+    )  # fmt: skip
+    declared = work.operations(s.at(0).program)
+    return make_cuda_kernel(replace(source, operations=declared), schedule=s)
+
+
+def _require_cpu_memory(s: Schedule) -> None:
+    for array, buffer in s.program.buffers.items():
+        if buffer.scope == "shared":
+            raise UnsupportedError(
+                f"{array.name} is in shared memory, which this target does not have",
+                details=f'  try  s.set_scope("{array.name}", "local")\n'
+                '  try  target="cuda", or "emulator"',
+            )
+
+
 def source_of(
     lowered: Lowered,
     target: Target,
@@ -102,9 +139,14 @@ def source_of(
     index_check: IndexCheck = "raise",
 ) -> KernelSource:
     """The LLVM text of lowered loops, named after the first output."""
-    output = next(a for a in lowered.arguments if a.role == "output")
+    name = _symbol(lowered.arguments)
+    return emit(lowered, target, name=name, checked=checked, index_check=index_check)
+
+
+def _symbol(arguments: Sequence[Array]) -> str:
+    output = next(a for a in arguments if a.role == "output")
     name = "".join(c if c.isascii() and c.isalnum() else "_" for c in output.name) or "kernel"
-    return emit(lowered, target, name=f"tir_{name}", checked=checked, index_check=index_check)
+    return f"tir_{name}"
 
 
 def _as_schedule(what: object) -> Schedule:
@@ -125,14 +167,11 @@ def _target(target: str | Target | None) -> Target:
     if not isinstance(name, str):
         raise ArgumentTypeError(f"target={name!r:.60}: expected the name of a target")
     if name.split(":")[0] in ("cuda", "emulator"):
-        raise UnsupportedError(
-            f"target={name!r}: CUDA kernels are not there yet; build for this processor with "
-            'target="native"'
-        )
+        return cuda.target(name)
     return cpu.target(name)
 
 
-def _arguments(s: Schedule, args: Sequence[Tensor] | None) -> tuple[Array, ...] | None:
+def _arguments(s: Schedule, args: Sequence[Tensor | str] | None) -> tuple[Array, ...] | None:
     """The arrays that `args` names, in its order; None for the default order."""
     if args is None:
         return None

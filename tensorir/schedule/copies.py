@@ -100,7 +100,7 @@ def window(
     ]
     origin = [ZERO if found is None else found.subst(env) for found in bounds]
     absolute = any(found is None for found in bounds)
-    names = _dim_names(program, array, users)
+    names = dimension_names(program, array, users)
     own = tuple(None if alike[d] else Axis(names[d]) for d in range(n))
     return Window(outer, iters, own, tuple(origin), names, absolute)
 
@@ -189,7 +189,7 @@ def _first(a: Axis) -> Lin:
     return low
 
 
-def _dim_names(program: Program, array: Array, users: Sequence[str]) -> tuple[str, ...]:
+def dimension_names(program: Program, array: Array, users: Sequence[str]) -> tuple[str, ...]:
     """A name for each dimension: that of the iterator by which a user indexes it."""
     names: list[str] = []
     for d in range(len(array.shape)):

@@ -92,7 +92,7 @@ def require_order(
     names: Iterable[str],
     primitive: str,
     *,
-    fixes: Sequence[Fix] = (),
+    fixes: Iterable[Fix] = (),
     asked: Sequence[tuple[Loop, str]] = (),
 ) -> bool:
     """Refuse where `new` turns a conflict of the statements `names` around.
@@ -115,7 +115,7 @@ def require_marks(
     names: Iterable[str],
     primitive: str,
     *,
-    fixes: Sequence[Fix] = (),
+    fixes: Iterable[Fix] = (),
     asked: Sequence[tuple[Loop, str]] = (),
 ) -> None:
     """Refuse where a parallel, vector or bound loop around `names` carries a conflict in `new`."""
@@ -136,7 +136,7 @@ def refuse(
     marked: Loop | None = None,
     headline: str | None = None,
     why: str = "",
-    fixes: Sequence[Fix] = (),
+    fixes: Iterable[Fix] = (),
     asked: Sequence[tuple[Loop, str]] = (),
 ) -> NoReturn:
     """Raise `IllegalSchedule` with the whole picture.
@@ -157,7 +157,7 @@ def refuse(
         The parallel, vector or bound loop that carries the violation.
     headline, why : str
         In place of the usual sentences.
-    fixes : sequence of Fix
+    fixes : iterable of Fix
         Tried in order; the first three that are accepted are offered.
     asked : sequence of (Loop, str)
         Remarks on loops of `s`.
@@ -203,7 +203,7 @@ def unproved(s: Schedule, primitive: str, what: str) -> NoReturn:
     ).error(IllegalSchedule, primitive=primitive)
 
 
-def accepted(s: Schedule, fixes: Sequence[Fix]) -> list[Fix]:
+def accepted(s: Schedule, fixes: Iterable[Fix]) -> list[Fix]:
     """The first three fixes that can be applied to `s`."""
     if _trying.get():
         return []

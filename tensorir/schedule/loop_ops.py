@@ -103,7 +103,9 @@ def split_loop(
     placements = substitute(program, axis, (outer, inner), value, facts, under)
 
     def change(x: Loop) -> Tree:
-        serial = replace(x, axis=inner, kind="serial", width=None, bind=None, step=number)
+        serial = replace(
+            x, axis=inner, kind="serial", width=None, bind=None, intrinsic=None, step=number
+        )
         point, block = (
             replace(serial, like=None),
             replace(serial, axis=outer, tail="auto", cut=None),

@@ -24,21 +24,16 @@ if TYPE_CHECKING:
 
 __all__ = ["cache_read", "cache_write", "set_scope", "transform_layout"]
 
-SCOPES = ("global", "local")
-_ELSEWHERE = ("shared", "warp")
+SCOPES = ("global", "shared", "local")
 
 
 def _scope(scope: object, what: str) -> ScopeName:
-    if isinstance(scope, str) and scope in _ELSEWHERE:
-        resolve.fail(
-            f"{what}: scope {scope!r} is not on this target",
-            why="a CPU has 'global' memory, and 'local' buffers of one thread: registers, where "
-            "every index is constant once loops are unrolled, else its stack or arena.",
-            cls=UnsupportedError,
-        )
+    if scope == "warp":
+        resolve.fail(f"{what}: scope 'warp' is not there yet; use 'shared'", cls=UnsupportedError)
     if not isinstance(scope, str) or scope not in SCOPES:
         near = hint(scope, SCOPES) if isinstance(scope, str) else ""
-        resolve.fail(f"{what}: scope is one of 'global', 'local', not {scope!r:.60}{near}")
+        words = ", ".join(map(repr, SCOPES))
+        resolve.fail(f"{what}: scope is one of {words}, not {scope!r:.60}{near}")
     return scope  # type: ignore[return-value]
 
 
@@ -128,6 +123,8 @@ def cache_read(
             "accumulated.",
             tries=_cache_write_try(s, array, loop),
         )
+    if array.role != "input":
+        rewrite.require_unshared(s, rewrite.writers(program, array), what)
     users = _readers(s, array, loop, under, readers)
     made = _name(s, name, f"{array.name}_cache", what)
     outer = rewrite.path_axes(program, loop.axis if loop else None)

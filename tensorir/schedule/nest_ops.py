@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, permutations
 from typing import TYPE_CHECKING
@@ -70,7 +70,10 @@ class _Copies:
             cut = x.cut
             if cut is not None:
                 cut = (new[cut[0]], cut[1]) if cut[0] in new else None
-            item = replace(x, axis=new[x.axis], body=item, cut=cut, like=x.axis, step=self.number)
+            item = replace(
+                x, axis=new[x.axis], body=item, cut=cut, like=x.axis, intrinsic=None,
+                step=self.number,
+            )  # fmt: skip
         return item
 
     def _axis(self, stmt: str, a: Axis) -> Axis:
@@ -251,17 +254,18 @@ def reorder(s: Schedule, *axes: str | Axis) -> Draft:
     return Draft(new, reassociates, _copy_notes(made), idle=idle)
 
 
-def _other_orders(s: Schedule, loops: Sequence[Loop]) -> list[Fix]:
-    """Other orders of the same loops, those that begin as was asked first."""
+def _other_orders(s: Schedule, loops: Sequence[Loop]) -> Iterator[Fix]:
+    """Other orders of the same loops, those that begin as was asked first.
+
+    They are named only as a refusal asks for them.
+    """
     if not 2 < len(loops) <= 4:
-        return []
+        return
     now = [x for x in tree.loops(s.program.tree) if x in loops]
-    found = []
     for order in list(permutations(loops))[1:]:
         if list(order) != now:
             names = tuple(resolve.reference(s.program, x.axis) for x in order)
-            found.append(fix("keeps every dependence", ("reorder", names, {})))
-    return found
+            yield fix("keeps every dependence", ("reorder", names, {}))
 
 
 def _crossings(chain: Chain, order: Sequence[Axis]) -> list[tuple[Loop, str]]:

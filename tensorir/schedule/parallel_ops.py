@@ -34,28 +34,51 @@ MOST_VECTORS = 16
 """A loop of constant extent becomes whole vectors up to that many of them."""
 
 
-def mark(program: Program, axis: Axis, kind: LoopKind, width: int | None = None) -> Program:
-    """The loop over `axis` with another kind."""
-    changed = tree.rewrite(program.tree, axis, lambda x: replace(x, kind=kind, width=width))
+def mark(
+    program: Program,
+    axis: Axis,
+    kind: LoopKind,
+    width: int | None = None,
+    *,
+    index: str | None = None,
+) -> Program:
+    """The loop over `axis` with another kind, and where it is bound, its index."""
+    changed = tree.rewrite(
+        program.tree, axis, lambda x: replace(x, kind=kind, width=width, bind=index)
+    )
     return program.change(tree=changed)
 
 
 def twins(program: Program, loop: Loop) -> list[Loop]:
-    """The copies of a loop that the init and the finish of its reductions got.
+    """The copies of a loop that the init and the finish of its reductions got, and those of a stage
+    that was cut into cases: the first iteration of sliding storage, an edge.
 
     They are those named after it that were made while it was there.
     """
     names = tree.stmts(loop)
+    stage = program.stmt(names[-1]).stage
+    own_name = loop.axis.name.removeprefix(f"{stage}.")
+    parts = [f"{stage}{suffix}.{own_name}" for suffix in (".warm", ".edge")]
     staged = {program.stmt(n).stage for n in names if program.stmt(n).role == "update"}
     found = []
     for x in tree.loops(program.tree):
+        if x.step < loop.step or "." not in x.axis.name:
+            continue
         for n in tree.stmts(x):
             stmt = program.stmt(n)
             own = stmt.role in ("init", "finish") and stmt.stage in staged and n not in names
-            named = x.axis.name.rstrip("_") == f"{n}.{loop.axis.name}"
-            if own and named and x.step >= loop.step:
+            named = x.axis.name.rstrip("_") in _own_names(n, loop.axis.name)
+            part = n not in names and stmt.stage == stage and x.axis.name.rstrip("_") in parts
+            if ((own and named) or part) and x not in found:
                 found.append(x)
     return found
+
+
+def _own_names(stmt: str, axis: str) -> tuple[str, ...]:
+    """What a statement's own copy of a loop is called, in a piece of a cut loop too."""
+    whole, _, piece = stmt.rpartition(".")
+    names = (f"{stmt}.{axis}",)
+    return (*names, f"{whole}.{axis}") if axis.endswith(f".{piece}") else names
 
 
 @primitive
@@ -96,8 +119,8 @@ def unroll(s: Schedule, axis: str | Axis, factor: int | None = None) -> Draft:
     loop = resolve.axis(s, axis, primitive="unroll")
     program = s.program
     size = None if factor is None else resolve.positive(factor, "factor", primitive="unroll")
-    for x in _with_twins(s, loop):
-        _require_unmarked(s, x, "unroll")
+    for x in with_twins(s, loop):
+        require_unmarked(s, x, "unroll")
         found = ranges.constant_range(program, x.axis)
         if size is None and ranges.constant_extent(program, x.axis) is None:
             name = resolve.reference(program, x.axis)
@@ -113,7 +136,7 @@ def unroll(s: Schedule, axis: str | Axis, factor: int | None = None) -> Draft:
             program, inner = _blocks(s, program, x, size, "u")
             program = mark(program, inner, "unroll")
         _require_few(program, x.axis.name)
-    return Draft(program, notes=_also(s, loop), idle=_idle(s, loop, size))
+    return Draft(program, notes=also_marked(s, loop), idle=_idle(s, loop, size))
 
 
 def _require_few(program: Program, name: str) -> None:
@@ -180,8 +203,8 @@ def vectorize(s: Schedule, axis: str | Axis, width: int | None = None) -> Draft:
     loop = resolve.axis(s, axis, primitive="vectorize")
     size = None if width is None else resolve.positive(width, "width", primitive="vectorize")
     program = s.program
-    for x in _with_twins(s, loop):
-        _require_unmarked(s, x, "vectorize")
+    for x in with_twins(s, loop):
+        require_unmarked(s, x, "vectorize")
         _require_outside(s, x, "vectorize")
         changed, lanes = _in_lanes(s, program, x, size)
         violation = legality.carried(changed, lanes, lanes=True)
@@ -198,7 +221,7 @@ def vectorize(s: Schedule, axis: str | Axis, width: int | None = None) -> Draft:
                 marked=tree.find(changed.tree, lanes),
                 fixes=_lane_fixes(s, x, size),
             )
-    return Draft(program, notes=_also(s, loop), idle=_idle(s, loop, size))
+    return Draft(program, notes=also_marked(s, loop), idle=_idle(s, loop, size))
 
 
 def _in_lanes(s: Schedule, program: Program, x: Loop, size: int | None) -> tuple[Program, Axis]:
@@ -230,7 +253,7 @@ def _lane_fixes(s: Schedule, x: Loop, size: int | None) -> list[Fix]:
     name = resolve.reference(s.program, x.axis)
     width = size or _lanes(s.program, x)
     reduced = fix(
-        f"reduces in lanes, combined at the end{_rounding(s, x)}",
+        f"reduces in lanes, combined at the end{rounding(s, x)}",
         ("vector_reduce", (name, width), {}),
     )
     return [reduced, *_others(s, x, "vectorize", "carries nothing")]
@@ -272,8 +295,8 @@ def parallel(s: Schedule, axis: str | Axis) -> Draft:
     """
     loop = resolve.axis(s, axis, primitive="parallel")
     program = s.program
-    for x in _with_twins(s, loop):
-        _require_unmarked(s, x, "parallel")
+    for x in with_twins(s, loop):
+        require_unmarked(s, x, "parallel")
         violation = legality.carried(program, x.axis)
         if violation is None:
             _require_outside(s, x, "parallel")
@@ -288,20 +311,20 @@ def parallel(s: Schedule, axis: str | Axis) -> Draft:
                 marked=x,
                 fixes=_thread_fixes(s, x),
             )
-    return Draft(program, notes=_also(s, loop), idle=_idle(s, loop, None))
+    return Draft(program, notes=also_marked(s, loop), idle=_idle(s, loop, None))
 
 
 def _thread_fixes(s: Schedule, x: Loop) -> list[Fix]:
     name = resolve.reference(s.program, x.axis)
     partial = fix(
-        f"partial results, combined at the end{_rounding(s, x)}",
+        f"partial results, combined at the end{rounding(s, x)}",
         ("rfactor", (name,), {}),
         ("parallel", (name,), {}),
     )
     return [partial, *_others(s, x, "parallel", "carries nothing")]
 
 
-def _rounding(s: Schedule, x: Loop) -> str:
+def rounding(s: Schedule, x: Loop) -> str:
     """What regrouping the reductions under a loop does to their results."""
     reducers = [s.program.stmt(n).combiner for n in tree.stmts(x)]
     inexact = any(r is not None and not r.exact for r in reducers)
@@ -320,13 +343,13 @@ def _others(s: Schedule, x: Loop, primitive: str, effect: str) -> list[Fix]:
 # -- for all of them
 
 
-def _with_twins(s: Schedule, loop: Loop) -> Sequence[Loop]:
+def with_twins(s: Schedule, loop: Loop) -> Sequence[Loop]:
     """The loop, and the copies of it that are not marked yet."""
     return [loop, *(x for x in twins(s.program, loop) if x.kind == "serial")]
 
 
-def _also(s: Schedule, loop: Loop) -> tuple[str, ...]:
-    names = [x.axis.name for x in _with_twins(s, loop)[1:]]
+def also_marked(s: Schedule, loop: Loop) -> tuple[str, ...]:
+    names = [x.axis.name for x in with_twins(s, loop)[1:]]
     return (f"and {', '.join(names)}",) if names else ()
 
 
@@ -349,7 +372,7 @@ def _blocks(s: Schedule, program: Program, x: Loop, size: int, letter: str) -> t
     return program, inner
 
 
-def _require_unmarked(s: Schedule, x: Loop, primitive: str) -> None:
+def require_unmarked(s: Schedule, x: Loop, primitive: str) -> None:
     if x.kind == "serial":
         return
     now: Schedule = s

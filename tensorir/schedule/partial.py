@@ -234,13 +234,18 @@ def require_between(s: Schedule, new: Program, update: str, made: str, what: str
             if n == update or not rewrite.touches(new.stmt(n), array):
                 continue
             shared, order = tree.common(new.tree, n, update)
-            first = new.stmt(n).role in ("init",) or _loads(new.stmt(n), array)
+            first = _starts(new.stmt(n), array) or _loads(new.stmt(n), array)
             if (order < 0) == first and all(_fixed(new, n, update, a, outside) for a in shared):
                 continue
             resolve.fail(
                 f"{what}: {n} uses {array.name} before the partial results are combined",
                 why="give at= a loop inside which both happen.",
             )
+
+
+def _starts(stmt: Statement, array: Array) -> bool:
+    """Whether a statement is the init of the reduction into an array."""
+    return stmt.role == "init" and any(w.array is array for w in stmt.writes)
 
 
 def _loads(stmt: Statement, array: Array) -> bool:

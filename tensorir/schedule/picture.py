@@ -66,7 +66,7 @@ def nest(
 ) -> tuple[list[str], list[Mark]]:
     """The lines of the loop nest before the step, and the remarks on them."""
     around = _relevant(program, violation)
-    found = [x for x in text.lines(program) if _shown(x, around)]
+    found = [x for x in text.lines(program.change(specializations=())) if _shown(x, around)]
     outdent = min((_indent(x.text) for x in found), default=0)
     told = (violation.source, violation.sink)
     lines: list[str] = []

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Axis
-from tensorir.ir.statement import Array, Statement
-from tensorir.poly import access, regions, tree
+from tensorir.ir.statement import Statement
+from tensorir.poly import regions, tree
 from tensorir.poly.isl import Map
 from tensorir.poly.model import Placement, Program
-from tensorir.poly.relation import access_map, domain_set
 from tensorir.poly.tree import Loop
-from tensorir.schedule import copies, resolve, rewrite
+from tensorir.schedule import keeping, placed, resolve, rewrite
 from tensorir.schedule.explain import accepted, fix, require_marks
 from tensorir.schedule.inline import inlined
 from tensorir.schedule.primitive import Draft, primitive
@@ -28,14 +27,23 @@ __all__ = ["compute_at", "compute_inline", "compute_root"]
 
 
 @primitive
-def compute_at(s: Schedule, stage: object, axis: str | Axis, *, recompute: bool = True) -> Draft:
+def compute_at(
+    s: Schedule,
+    stage: object,
+    axis: str | Axis,
+    *,
+    recompute: bool = True,
+    storage: str = "iteration",
+    store_at: str | Axis | None = None,
+) -> Draft:
     """A stage computed inside a loop of its consumers, just what each iteration needs.
 
     Needs every consumer inside that loop, a stage that is no output, and none whose cells depend
     on other cells of its own. What several iterations need is computed again by each, and the
-    step says so. Init, updates and finish of a reduction go together; the stage's array shrinks
-    to what one iteration needs; its loops start afresh and count from where that begins. Others
-    call it `compute_at` (Halide, TVM).
+    step says so, unless storage is kept over them. Init, updates and finish of a reduction go
+    together; the stage's array shrinks to what is needed; its loops start afresh and count from
+    where that begins. Others call it `compute_at` (Halide, TVM), with `store_at` and `fold_storage`
+    (Halide) sliding windows, line buffers.
 
     Parameters
     ----------
@@ -45,13 +53,20 @@ def compute_at(s: Schedule, stage: object, axis: str | Axis, *, recompute: bool 
         A loop around all consumers.
     recompute : bool
         False refuses to compute anything twice.
+    storage : {"iteration", "sliding", "folded"}
+        How long what is computed is kept. `"sliding"`: over all iterations of the loop, each of
+        which computes only what none before it needed; the first one's other cells are `B.warm`.
+        `"folded"`: so, in as few cells as are alive at once, indexed modulo a power of two.
+    store_at : str or Axis
+        A loop further out, inside which sliding storage is kept; by default the loop around `axis`.
 
     Raises
     ------
     ScheduleError
         An output, a loop that is not around every consumer, or inputs that are not there yet.
     IllegalSchedule
-        `recompute=False`, and iterations share instances; tells one.
+        `recompute=False`, and iterations share instances; tells one. Or iterations that run at once
+        would share sliding storage.
 
     Examples
     --------
@@ -73,6 +88,13 @@ def compute_at(s: Schedule, stage: object, axis: str | Axis, *, recompute: bool 
         B[7*io + x] = A[7*io + x] + 1.0
       for ii in 0..7
         C[7*io + ii] = B[7*io + ii] * B[7*io + ii + 2]
+    >>> print(tir.schedule(C).compute_at("B", "i", storage="folded").loops())
+    for i in 0..14
+      if i == 0
+        for B.warm.x in 0..2
+          B[B.warm.x%4] = A[B.warm.x] + 1.0
+      B[(i + 2)%4] = A[i + 2] + 1.0
+      C[i] = B[i%4] * B[(i + 2)%4]
     """
     what = "compute_at"
     name = resolve.stage(s, stage, primitive=what)
@@ -80,107 +102,49 @@ def compute_at(s: Schedule, stage: object, axis: str | Axis, *, recompute: bool 
     names = _movable(s, name, what)
     consumers = _consumers(s.program, name, names)
     _require_around(s, name, loop, names, consumers)
-    stmts = base_statements(s, names, what)
+    stmts = placed.base_statements(s, names, what)
     arrays = rewrite.written(s.program, names)
     outer = rewrite.path_axes(s.program, loop.axis)
-    with rewrite.proving(s, what, f"what {name} is needed for"):
-        need, more = _need(s, name, stmts, arrays, consumers, loop.axis)
-        again = {n: m for n, m in need.items() if not m.is_injective()}
-        if again and not recompute:
-            _refuse_recompute(s, stmts, again, outer)
-        moved = _lifted(s.program, stmts, need, outer)
-        begins = _beginnings(s.program, stmts, need, arrays, consumers, outer)
+    kept_at = keeping.kept_axes(s, storage, store_at, outer)
     kept = rewrite.without(s.program.tree, names)
     assert kept is not None
-    axes = rewrite.fresh_axes(s, _own(moved, outer), name, _names_gone(s, kept))
-    loops: dict[Axis, Axis | None] = {i: _counted(a, begins.get(i)) for i, a in axes.items()}
-    item = rewrite.nest_of(moved, loops, len(outer), s.next_number)
-    order = rewrite.before(kept, loop.axis, consumers, item)
+    gone = placed.names_gone(s, kept)
+    fresh = lambda its: rewrite.fresh_axes(s, its, name, gone)  # noqa: E731
+    with rewrite.proving(s, what, f"what {name} is needed for"):
+        need, more = placed.need_of(s, name, stmts, arrays, consumers, loop.axis)
+        held = keeping.held(need, len(kept_at)) if storage != "iteration" else None
+        new = held.new if held is not None else need
+        again = {n: m for n, m in new.items() if not m.is_injective()}
+        if again and not recompute:
+            _refuse_recompute(s, stmts, again, outer)
+        parts = keeping.parts(s, name, stmts, held, need, arrays, consumers, outer, fresh)
+    order = kept
     placements = dict(s.program.placements)
-    for x in moved:
-        placements[x.name] = _placed(x, outer, axes, loops, begins)
+    for x in parts:
+        order = rewrite.before(order, loop.axis, consumers, x.item)
+        placements |= x.placements
     buffers = dict(s.program.buffers)
     for a in arrays:
-        buffers[a] = replace(buffers[a], outside=outer)
-    new = rewrite.assemble(s.program, order, placements, buffers)
-    rewrite.require_reach(s, new, names, what)
-    rewrite.require_complete(s, new, names, what)
-    require_marks(s, new, [*names, *consumers], what)
-    return Draft(new, notes=_notes(name, loop, again, more))
+        buffers[a] = replace(buffers[a], outside=kept_at)
+    made = rewrite.assemble(s.program, order, placements, buffers)
+    moved = [x.name for p in parts for x in p.statements]
+    notes = _notes(name, (kept_at or outer)[-1], again, more)
+    if held is not None:
+        notes = (*notes, *keeping.notes(name, loop, held, need))
+    if storage == "folded":
+        with rewrite.proving(s, what, f"what of {name} is alive at once"):
+            made, told = keeping.folded(s, made, name, arrays, outer, moved, consumers)
+        notes = (*notes, *told)
+    rewrite.require_reach(s, made, moved, what)
+    rewrite.require_complete(s, made, moved, what)
+    require_marks(s, made, [*moved, *consumers], what)
+    return Draft(made, notes=notes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Beginning:
-    """Where the loop over an iterator begins, and whether it has one value only."""
-
-    at: Lin
-    point: bool
-
-
-def _beginnings(
-    program: Program,
-    stmts: Sequence[Statement],
-    need: dict[str, Map],
-    arrays: Sequence[Array],
-    consumers: Sequence[str],
-    outer: tuple[Axis, ...],
-) -> dict[Axis, _Beginning]:
-    """Where what is needed begins, for the iterators that choose the cell.
-
-    So that a moved loop counts from 0, as a loop over the points of a tile does.
-    """
-    out: dict[Axis, _Beginning] = {}
-    for x in stmts:
-        for d, index in enumerate(x.writes[0].index):
-            it = next(iter(index.terms), None) if isinstance(index, Lin) else None
-            if not isinstance(it, Axis) or it in out or index != Lin({it: 1}):
-                continue
-            proposed = [
-                b for a in arrays for b in copies.candidates(program, outer, a, consumers, d)
-            ]
-            found = [(need[y.name], k) for y in stmts for k, i in enumerate(y.iters) if i is it]
-            begin = copies.beginning(program, found[0][0], found[0][1], outer, proposed)
-            if begin is None or not all(
-                regions.is_lower(m, k, begin, outer, program) for m, k in found[1:]
-            ):
-                continue
-            read = [a for a in arrays if rewrite.readers(program, a, consumers)]
-            point = all(copies.fixed(program, outer, a, consumers, d) for a in read) and all(
-                regions.is_upper(m, k, begin, outer, program) for m, k in found
-            )
-            out[it] = _Beginning(begin, point)
-    return out
-
-
-def _counted(axis: Axis, begin: _Beginning | None) -> Axis | None:
-    """The loop that runs an iterator: from 0 where it is known where it begins."""
-    if begin is None or begin.at == Lin():
-        return axis
-    return None if begin.point else Axis(axis.name, reduce=axis.reduce)
-
-
-def _placed(
-    stmt: Statement,
-    outer: tuple[Axis, ...],
-    axes: dict[Axis, Axis],
-    loops: dict[Axis, Axis | None],
-    begins: dict[Axis, _Beginning],
-) -> Placement:
-    own = stmt.iters[len(outer) :]
-    p = Placement.fresh(stmt, (*outer, *(axes[i] for i in own)))
-    for i in own:
-        a, x = axes[i], loops[i]
-        if x is a:
-            continue
-        value = begins[i].at if x is None else begins[i].at + Lin({x: 1})
-        p = p.replace_axis(a, () if x is None else (x,), value, (("eq", Lin({a: 1}) - value),))
-    return p
-
-
-def _notes(name: str, loop: Loop, again: dict[str, Map], more: bool) -> tuple[str, ...]:
+def _notes(name: str, axis: Axis, again: dict[str, Map], more: bool) -> tuple[str, ...]:
     notes = []
     if again:
-        notes.append(f"what several iterations of {loop.axis.name!r} need of {name} is recomputed")
+        notes.append(f"what several iterations of {axis.name!r} need of {name} is recomputed")
     if more:
         notes.append(f"{name} is computed on the hull of what is needed, a few cells more")
     return tuple(notes)
@@ -189,7 +153,10 @@ def _notes(name: str, loop: Loop, again: dict[str, Map], more: bool) -> tuple[st
 def _movable(s: Schedule, name: str, what: str) -> list[str]:
     """The statements of a stage that may be moved."""
     program = s.program
+    keeping.require_not_kept(s, name, what)
+    rewrite.require_unshared(s, resolve.statements(program, name), what)
     names = resolve.statements(program, name)
+    rewrite.require_one_piece(s, name, names, what)
     for array in rewrite.written(program, names):
         if array.role == "output":
             resolve.fail(
@@ -259,71 +226,6 @@ def _common_axes(program: Program, names: Sequence[str]) -> tuple[Axis, ...]:
     return axes
 
 
-def _need(
-    s: Schedule,
-    name: str,
-    stmts: Sequence[Statement],
-    arrays: Sequence[Array],
-    consumers: Sequence[str],
-    at: Axis,
-) -> tuple[dict[str, Map], bool]:
-    """The instances of each statement that one iteration needs, and whether a few more come in."""
-    program, sizes = s.program, s.program.sizes
-    cells: dict[Array, Map] = {}
-    for a in arrays:
-        if rewrite.readers(program, a, consumers):
-            cells[a] = access.footprint(program, a, at, consumers, "reads")[0]
-    need: dict[str, Map] = {}
-    more = False
-    for x in reversed(stmts):
-        wanted = regions.needed(x, cells, sizes)
-        if wanted is None:
-            continue
-        wanted, wider = regions.simplest(wanted, domain_set(x, sizes), sizes)
-        more = more or wider
-        need[x.name] = wanted
-        if wider:
-            for w in x.writes:
-                cells[w.array] = regions.union(
-                    cells.get(w.array), wanted.apply_range(access_map(x, w, sizes))
-                )
-        own = {w.array for w in x.writes}
-        for r in x.reads:
-            if r.array not in arrays:
-                continue
-            used = wanted.apply_range(access_map(x, r, sizes))
-            if r.array not in own:
-                cells[r.array] = regions.union(cells.get(r.array), used)
-            elif not regions.inside(used, cells[r.array], program):
-                resolve.fail(
-                    f"compute_at: {x.name} reads other cells of {r.array.name} than it writes",
-                    why="a recurrence needs all that came before; it cannot be computed in parts.",
-                )
-    return need, more
-
-
-def _lifted(
-    program: Program, stmts: Sequence[Statement], need: dict[str, Map], outer: tuple[Axis, ...]
-) -> list[Statement]:
-    """Statements with the outer loops as first iterators, restricted to what is needed there."""
-    iters = tuple(Axis(a.name) for a in outer)
-    out = []
-    for x in stmts:
-        domain = regions.region(need[x.name], iters, x.iters, program.sizes)
-        out.append(replace(x, iters=(*iters, *x.iters), domain=domain))
-    return out
-
-
-def _own(moved: Sequence[Statement], outer: tuple[Axis, ...]) -> list[Axis]:
-    return [i for x in moved for i in x.iters[len(outer) :]]
-
-
-def _names_gone(s: Schedule, kept: tree.Tree) -> list[str]:
-    """Names of loops that moving a stage leaves free."""
-    left = {x.axis.name for x in tree.loops(kept)}
-    return [n for n in resolve.axis_names(s.program) if n not in left]
-
-
 def _refuse_recompute(
     s: Schedule, stmts: Sequence[Statement], again: dict[str, Map], outer: tuple[Axis, ...]
 ) -> None:
@@ -348,45 +250,6 @@ def _refuse_recompute(
         primitive="compute_at",
         witness={"sizes": sizes, "instance": tuple(point[:k]), "at": (first, second)},
     )
-
-
-# -- back to its own loops
-def base_statements(s: Schedule, names: Sequence[str], what: str) -> list[Statement]:
-    """The statements of a stage as they were before it was placed: its own iterators, all of it."""
-    program = s.program
-    arrays = rewrite.written(program, names)
-    if not any(rewrite.outside_of(program, a) for a in arrays):
-        return [program.stmt(n) for n in names]
-    then = _before_placing(s, names)
-    out = []
-    for n in names:
-        now, old = program.stmt(n), then.stmt(n) if then is not None else None
-        if old is None or not _ends_with(now.iters, old.iters):
-            resolve.fail(
-                f"{what}: {n} was changed after it was placed",
-                why="a later step rewrote the stage; undo() to before that, place, then rewrite.",
-            )
-        out.append(replace(now, iters=old.iters, domain=old.domain))
-    return out
-
-
-def _ends_with(iters: tuple[Axis, ...], last: tuple[Axis, ...]) -> bool:
-    n = len(iters) - len(last)
-    return n >= 0 and all(a is b for a, b in zip(iters[n:], last, strict=True))
-
-
-def _before_placing(s: Schedule, names: Sequence[str]) -> Program | None:
-    """The latest program before this one in which the stage had loops of its own."""
-    now: Schedule | None = s.parent
-    while now is not None:
-        p = now.program
-        placed = not all(n in p.placements for n in names) or any(
-            rewrite.outside_of(p, a) for a in rewrite.written(p, names)
-        )
-        if not placed:
-            return p
-        now = now.parent
-    return None
 
 
 @primitive
@@ -425,6 +288,7 @@ def compute_root(s: Schedule, stage: object) -> Draft:
     """
     what = "compute_root"
     name = resolve.stage(s, stage, primitive=what)
+    keeping.require_not_kept(s, name, what)
     names = resolve.statements(s.program, name)
     arrays = rewrite.written(s.program, names)
     if not any(rewrite.outside_of(s.program, a) for a in arrays):
@@ -433,10 +297,12 @@ def compute_root(s: Schedule, stage: object) -> Draft:
             why="compute_root undoes a compute_at.",
         )
     names = _movable(s, name, what)
-    stmts = base_statements(s, names, what)
+    stmts = placed.base_statements(s, names, what)
     kept = rewrite.without(s.program.tree, names)
     assert kept is not None
-    axes = rewrite.fresh_axes(s, [i for x in stmts for i in x.iters], name, _names_gone(s, kept))
+    axes = rewrite.fresh_axes(
+        s, [i for x in stmts for i in x.iters], name, placed.names_gone(s, kept)
+    )
     own: dict[Axis, Axis | None] = dict(axes.items())
     item = rewrite.nest_of(stmts, own, 0, s.next_number)
     order = rewrite.before(kept, None, _consumers(s.program, name, names), item)

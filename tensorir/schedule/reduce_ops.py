@@ -38,18 +38,26 @@ class _Reduction:
     direct: bool
 
 
-def _reduction(s: Schedule, stage: object, what: str) -> _Reduction:
+def _reduction(s: Schedule, stage: object, axis: str | Axis, what: str) -> tuple[_Reduction, Loop]:
+    """The reduction of a stage, and the loop; of one in parts that which the loop is around."""
     name = resolve.stage(s, stage, primitive=what)
     program = s.program
     names = resolve.statements(program, name)
-    init = f"{name}.init"
+    inits = [n for n in names if n == f"{name}.init" or n.startswith(f"{name}.init.")]
     updates = [n for n in names if program.stmt(n).role == "update"]
-    if init not in names or not updates:
+    if not inits or not updates:
         resolve.fail(f"{what}: {name} is not a reduction")
-    started = rewrite.written(program, [init])
-    same = [n for n in updates if rewrite.written(program, [n]) == started]
-    update = (same or updates)[0]
-    return _Reduction(name, init, update, partial.reduction_loops(program, update), bool(same))
+    rewrite.require_unshared(s, names, what)
+    loop = resolve.axis(s, axis, primitive=what)
+    started = rewrite.written(program, inits)
+    same = [n for n in updates if set(rewrite.written(program, [n])) <= set(started)]
+    among = same or updates
+    inside = set(tree.stmts(loop))
+    update = next((n for n in among if n in inside), among[0])
+    part = f"{name}.init{update.removeprefix(name)}"
+    init = part if part in inits else inits[0]
+    loops = partial.reduction_loops(program, update)
+    return _Reduction(name, init, update, loops, bool(same)), loop
 
 
 @primitive
@@ -93,8 +101,7 @@ def decompose_reduction(s: Schedule, stage: object, axis: str | Axis) -> Draft:
         C[i] = C[i] + A[i, k]
     """
     what = "decompose_reduction"
-    r = _reduction(s, stage, what)
-    loop = resolve.axis(s, axis, primitive=what)
+    r, loop = _reduction(s, stage, axis, what)
     program = s.program
     around = tree.loops_of(program.tree, r.init)
     if r.update not in tree.stmts(loop):
@@ -188,7 +195,9 @@ def _copies(
         p = p.rename(a, new[a])
     for x in reversed(loops):
         cut = (new[x.cut[0]], x.cut[1]) if x.cut is not None and x.cut[0] in new else None
-        item = replace(x, axis=new[x.axis], body=item, cut=cut, step=s.next_number)
+        item = replace(
+            x, axis=new[x.axis], body=item, cut=cut, intrinsic=None, step=s.next_number
+        )
     return p, item, [a.name for a in new.values()]
 
 
@@ -235,8 +244,7 @@ def init_at(s: Schedule, stage: object, axis: str | Axis) -> Draft:
         C[i] = C[i] + A[i, k]
     """
     what = "init_at"
-    r = _reduction(s, stage, what)
-    loop = resolve.axis(s, axis, primitive=what)
+    r, loop = _reduction(s, stage, axis, what)
     if not r.direct:
         kept = rewrite.written(s.program, [r.update])[0].name
         resolve.fail(
@@ -380,6 +388,7 @@ def rfactor(
     what = "rfactor"
     loop = resolve.axis(s, axis, primitive=what)
     update = _update_of(s, loop, what)
+    rewrite.require_unshared(s, [update], what)
     partial.require_algebra(s, update, loop, what)
     inside = None if at is None else resolve.axis(s, at, primitive=what)
     place = partial.place_of(s, update, inside, what)
@@ -479,6 +488,7 @@ def vector_reduce(
     what = "vector_reduce"
     loop = resolve.axis(s, axis, primitive=what)
     update = _update_of(s, loop, what)
+    rewrite.require_unshared(s, [update], what)
     partial.require_algebra(s, update, loop, what, regroups=True)
     stmt: Statement = s.program.stmt(update)
     lanes = max(1, 64 // max(w.array.dtype.bytes for w in stmt.writes))
@@ -486,7 +496,7 @@ def vector_reduce(
         lanes = resolve.positive(width, "width", primitive=what)
     vectors = resolve.positive(accumulators, "accumulators", primitive=what)
     block = lanes * vectors
-    short = loop.axis.name
+    short = loop.axis.name.rpartition(".")[2]
     outer, inner = resolve.new_names(s, None, (f"{short}o", f"{short}i"), primitive=what)
     ref = resolve.reference(s.program, loop.axis)
     at = partial.innermost_shared(s, update)

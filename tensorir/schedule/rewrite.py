@@ -116,6 +116,15 @@ def _beside(t: Tree, at: Axis | None, users: set[str], item: Tree, *, first: boo
     return tree.rewrite(t, at, lambda x: replace(x, body=place(x.body)))
 
 
+def leaf(t: Tree, name: str, item: Tree) -> Tree:
+    """The tree with the leaf of a statement replaced."""
+    if isinstance(t, At):
+        return item if t.stmt == name else t
+    if isinstance(t, Loop):
+        return replace(t, body=leaf(t.body, name, item))
+    return tree.seq([leaf(i, name, item) for i in t.items])
+
+
 def without(t: Tree, names: Iterable[str]) -> Tree | None:
     """The tree less some statements and the loops that they leave empty."""
     left: Tree | None = t
@@ -186,6 +195,29 @@ def redirect(stmt: Statement, by: Mapping[Array, Array], *, writes: bool = False
 
 
 # -- conditions
+def is_shared(program: Program, array: Array) -> bool:
+    """Whether cells of an array hold several values one after the other: folded, or reused."""
+    buffer = program.buffers.get(array)
+    if buffer is not None:
+        return buffer.shared
+    return len({program.stmt(n).stage for n in writers(program, array)}) > 1
+
+
+def require_unshared(s: Schedule, names: Iterable[str], primitive: str) -> None:
+    """Refuse to rebuild statements that touch storage which holds several values in turn."""
+    program = s.program
+    for n in names:
+        stmt = program.stmt(n)
+        for array in dict.fromkeys(x.array for x in (*stmt.writes, *stmt.reads)):
+            if array.role != "input" and is_shared(program, array):
+                resolve.fail(
+                    f"{primitive}: {n} touches {array.name}, whose cells hold several values in "
+                    "turn",
+                    why="it is folded, or shared with another stage; do that last, after the steps "
+                    "that place and cache.",
+                )
+
+
 def require_complete(s: Schedule, new: Program, names: Sequence[str], primitive: str) -> None:
     """Refuse where statements `names` would read an array of another stage before it is whole."""
     own = {new.stmt(n).stage for n in names}
@@ -206,6 +238,20 @@ def require_complete(s: Schedule, new: Program, names: Sequence[str], primitive:
                     f"{primitive}: {n} would read {array.name} before {where}, and {w} writes it",
                     why=f"{array.name} must be whole before {n} runs.",
                 )
+
+
+def require_one_piece(s: Schedule, name: str, names: Iterable[str], primitive: str) -> None:
+    """Refuse a stage of which `partition` or `peel` made several pieces."""
+    seen: dict[tuple[str, frozenset[Axis]], str] = {}
+    for n in names:
+        stmt = s.program.stmt(n)
+        # pieces have the same iterators, and nothing else does
+        other = seen.setdefault((stmt.role, frozenset(stmt.iters)), n)
+        if other != n and stmt.iters:
+            resolve.fail(
+                f"{primitive}: {name} is in pieces, {other} and {n}",
+                why="a stage is moved whole; place it first, then cut its loops.",
+            )
 
 
 def require_reach(s: Schedule, new: Program, names: Iterable[str], primitive: str) -> None:

@@ -10,13 +10,24 @@ from tensorir.ir.tensor import Tensor
 from tensorir.poly import declare, tree
 from tensorir.poly.model import Program
 from tensorir.schedule import (
+    affine_ops,
+    bind_ops,
+    consumer_ops,
+    hint_ops,
     loop_ops,
     memory_ops,
     nest_ops,
+    online_ops,
+    operand_ops,
     parallel_ops,
     placement_ops,
+    range_ops,
     reduce_ops,
     resolve,
+    shuffle_ops,
+    specialize_ops,
+    storage_ops,
+    tensorize_ops,
     text,
 )
 from tensorir.schedule import trace as traces
@@ -39,10 +50,10 @@ __all__ = ["Schedule", "schedule"]
 
 
 LATER = (
-    "reverse", "shift", "skew", "partition", "peel", "fission", "merge", "unroll_and_jam", "bind",
-    "annotate", "prefetch", "reverse_compute_at", "storage_align", "pad", "swizzle", "pipeline",
-    "double_buffer", "non_temporal", "expand", "privatise", "scalar_replace", "reuse", "online",
-    "transpose_lanes", "specialize", "atomic", "tensorize", "legal_moves",
+    "fission", "merge", "unroll_and_jam",
+    "annotate", "storage_align", "pad", "swizzle", "pipeline",
+    "double_buffer", "expand", "privatise", "scalar_replace",
+    "legal_moves",
 )  # fmt: skip
 
 
@@ -124,14 +135,22 @@ class Schedule:
     tile = nest_ops.tile
     fuse = loop_ops.fuse
     reorder = nest_ops.reorder
+    partition = range_ops.partition
+    peel = range_ops.peel
+    reverse = affine_ops.reverse
+    shift = affine_ops.shift
+    skew = affine_ops.skew
     # -- how a loop runs
     unroll = parallel_ops.unroll
     vectorize = parallel_ops.vectorize
     parallel = parallel_ops.parallel
+    bind = bind_ops.bind
+    transpose_lanes = shuffle_ops.transpose_lanes
     # -- where a stage is computed
     compute_at = placement_ops.compute_at
     compute_inline = placement_ops.compute_inline
     compute_root = placement_ops.compute_root
+    reverse_compute_at = consumer_ops.reverse_compute_at
     decompose_reduction = reduce_ops.decompose_reduction
     init_at = reduce_ops.init_at
     # -- memory
@@ -139,9 +158,21 @@ class Schedule:
     cache_write = memory_ops.cache_write
     transform_layout = memory_ops.transform_layout
     set_scope = memory_ops.set_scope
+    reuse = storage_ops.reuse
+    non_temporal = hint_ops.non_temporal
+    prefetch = hint_ops.prefetch
     # -- reductions
     rfactor = reduce_ops.rfactor
     vector_reduce = reduce_ops.vector_reduce
+    online = online_ops.online
+    atomic = storage_ops.atomic
+    # -- instructions
+    retype = operand_ops.retype
+    pad_reduction = operand_ops.pad_reduction
+    tensorize = tensorize_ops.tensorize
+
+    # -- for some sizes
+    specialize = specialize_ops.specialize
 
     # -- steps
     @property

@@ -20,7 +20,7 @@ from tensorir.ir.expr import Axis, Var
 from tensorir.ir.printer import condition_text, statement_text
 from tensorir.ir.statement import Array
 from tensorir.ir.stmt import Bound
-from tensorir.poly import ranges, tree
+from tensorir.poly import hints, ranges, tree
 from tensorir.poly.isl import BudgetExceeded
 from tensorir.poly.model import Buffer, LayoutDim, Program
 from tensorir.poly.ranges import NestBounds, Span
@@ -38,11 +38,15 @@ __all__ = ["Difference", "Line", "accepted", "diff", "lines", "loops"]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a nest, and the loop or the statement that it shows."""
+    """A line of a nest, and the loop or the statement that it shows.
+
+    `version` marks the test of sizes above a copy of the nest that `specialize` asked for.
+    """
 
     text: str
     axis: Axis | None = None
     stmt: str | None = None
+    version: bool = False
 
 
 def loops(program: Program) -> str:
@@ -51,7 +55,24 @@ def loops(program: Program) -> str:
 
 
 def lines(program: Program) -> list[Line]:
-    """The nest line by line, outer before inner."""
+    """The nest line by line, outer before inner; all its versions, in the order of the tests."""
+    if not program.specializations:
+        return _nest(program)
+    out: list[Line] = []
+    general = program.change(specializations=())
+    for conj in program.specializations:
+        conds = " and ".join(condition_text(f) for f in conj)
+        out.append(Line(f"{'else ' if out else ''}if {conds}", version=True))
+        out += _indented(general.change(context=(*program.context, *conj)))
+    return [*out, Line("else", version=True), *_indented(general)]
+
+
+def _indented(program: Program) -> Iterator[Line]:
+    for x in _nest(program):
+        yield Line(f"  {x.text}", x.axis, x.stmt)
+
+
+def _nest(program: Program) -> list[Line]:
     try:
         bounds = ranges.nest_bounds(program)
     except BudgetExceeded:
@@ -87,6 +108,12 @@ class _Shown:
     def statement(self, name: str, indent: str) -> Iterator[Line]:
         p = self.program.placements[name]
         text = statement_text(p.stmt, p.index, self.name)
+        for array, above in self.program.streaming:
+            if any(w.array is array for w in p.stmt.writes):
+                text += f"  # streaming above {above:,} bytes" if above else "  # streaming"
+        ahead = ", ".join(self.ahead(name))
+        if ahead:
+            text += f"  # prefetch {ahead}"
         guard: Region = ((),)
         if self.bounds is not None:
             if name not in self.bounds.guards:
@@ -97,6 +124,15 @@ class _Shown:
             yield Line(f"{indent}if {self.condition(guard)}")
             indent += "  "
         yield Line(f"{indent}{text}", None, name)
+
+    def ahead(self, name: str) -> Iterator[str]:
+        """The cells that a statement asks for ahead of time."""
+        index = self.program.placements[name].index
+        for p in self.program.prefetches:
+            if p.stmt == name:
+                for x in hints.ahead(self.program, p):
+                    cell = (e.subst({**index}).text(self.name) for e in x.affine)
+                    yield f"{p.array.name}[{', '.join(cell)}]"
 
     def condition(self, region: Region) -> str:
         parts = [" and ".join(self.fact(c)) for c in region]
@@ -147,6 +183,8 @@ def _told(b: Buffer) -> bool:
 
 def kind(t: Loop) -> str:
     """`  # parallel`, `  # vectorize 8`, or nothing for a serial loop."""
+    if t.intrinsic is not None:
+        return f"  # tensorize {t.intrinsic.name}"
     if t.kind == "serial":
         return ""
     detail = t.bind if t.kind == "bind" else t.width if t.kind == "vectorize" else None

@@ -72,6 +72,7 @@ def kept_of(s: Schedule, array: Array, loop: Loop | None) -> Kept:
                 f"{what}: {array.name} is a copy of {stmt.reads[0].array.name}, made by {n}",
                 why="a copy is kept where it was made.",
             )
+    rewrite.require_unshared(s, writers, what)
     users = [n for n in names if any(rewrite.touches(program.stmt(n), a) for a in arrays)]
     reducers = [program.stmt(n).combiner for n in users]
     reducer = next((r for r in reducers if r is not None), None)
@@ -112,6 +113,9 @@ def regions_of(s: Schedule, kept: Kept, loop: Loop | None) -> tuple[Map, Map | N
             f"{where(s, loop)}",
             why="the buffer would not hold them; choose a loop further out.",
         )
+    inner = any(program.stmt(n).role == "copy" for n in readers)
+    if inner and access.covered(program, array, at, kept.users) is None:
+        return written, None  # what an inner buffer loads was stored in this iteration
     first = kept.users.index(readers[0])
     plain = [n for n in kept.writers if n not in readers and kept.users.index(n) < first]
     if not plain:

@@ -14,7 +14,6 @@ from tensorir.support.errors import IllegalSchedule
 from tests.conformance.nests import build
 
 FACTS = json.loads((Path(__file__).parent / "legality.json").read_text())
-LATER = re.compile("reverse|skew")  # primitives of a later issue
 
 
 def _order(s: Schedule, names: str) -> Schedule:
@@ -37,6 +36,15 @@ def _swap(s: Schedule, loops: list[str], factor: int) -> Schedule:
     return s.split(x, factor, into=("o", "n")).reorder("n", "o")
 
 
+def _skewed(s: Schedule, loops: list[str], x: str, by: str, then: str) -> Schedule:
+    s = s.skew(x, by=by)
+    if then.startswith("then tile both by "):
+        return _tile(s, [y for y in loops if y in (x, by)], int(then.rpartition(" ")[2]))
+    order, _, wavefront = then.removeprefix("then ").partition(", parallel ")
+    s = _order(s, order.removeprefix("order "))
+    return s.parallel(wavefront.split()[0]) if wavefront else s
+
+
 FORMS: list[tuple[str, Callable[..., Schedule]]] = [
     (r"order (.*)", lambda s, loops, m: _order(s, m[1])),
     (r"parallel (\w+)", lambda s, loops, m: s.parallel(m[1])),
@@ -49,6 +57,11 @@ FORMS: list[tuple[str, Callable[..., Schedule]]] = [
     (
         r"split (\w+) by (\d+) and sink the inner part innermost",
         lambda s, loops, m: _sink(s, loops, m[1], int(m[2])),
+    ),
+    (r"reverse (\w+)", lambda s, loops, m: s.reverse(m[1])),
+    (
+        r"skew (\w+)\+=(\w+), (.*)",
+        lambda s, loops, m: _skewed(s, loops, m[1], m[2], m[3]),
     ),
     (r"split by (\d+) and swap outer/inner", lambda s, loops, m: _swap(s, loops, int(m[1]))),
 ]
@@ -68,9 +81,7 @@ def apply(fact: dict[str, object]) -> Schedule:
 )
 def test_fact(fact: dict[str, object]) -> None:
     transform = str(fact["transform"])
-    if LATER.search(transform):
-        pytest.skip("reverse and skew are primitives of a later issue")
-    moves_order = not transform.startswith(("parallel", "vectorize"))
+    moves_order = "parallel" not in transform and not transform.startswith("vectorize")
     key = "legal_if_reassociation_allowed" if moves_order else "legal"
     legal = fact[key]
     if fact["nest"] == "trisolv_update":

@@ -14,6 +14,12 @@ def said(error: BaseException) -> str:
     return _PLACE.sub("script.py:1", tir.full_text(error)) + "\n"
 
 
+def without_place(text: str) -> str:
+    """What is said, less the line of the test that asked for it."""
+    parts = text.split("\n\n")
+    return "\n\n".join(p for p in parts if not p.lstrip().startswith("script.py:"))
+
+
 def matmul(m: object = 64, n: object = 64, k: object = 64) -> tir.Schedule:
     """The schedule of `C = A @ B`."""
     A = tir.placeholder((m, k), name="A")

@@ -8,14 +8,14 @@ import tensorir as tir
 from tests.errors.saying import matmul, said
 
 TEXT = """\
-UnknownPrimitive: a schedule has no primitive 'tensorize' yet
+UnknownPrimitive: a schedule has no primitive 'bind' yet
 
-  script.py:1:  s.check("tensorize", "i")
+  script.py:1:  s.check("bind", "i")
 """
 
 
 def test_check_later() -> None:
     s = matmul()
     with pytest.raises(tir.ScheduleError) as refused:
-        s.check("tensorize", "i")
+        s.check("bind", "i")
     assert said(refused.value) == TEXT

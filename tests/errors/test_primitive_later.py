@@ -8,12 +8,12 @@ import tensorir as tir
 from tests.errors.saying import matmul, said
 
 TEXT = """\
-UnknownPrimitive: a schedule has no primitive 'skew' yet
+UnknownPrimitive: a schedule has no primitive 'bind' yet
 """
 
 
 def test_primitive_later() -> None:
     s = matmul()
     with pytest.raises(tir.ScheduleError) as refused:
-        s.skew("j", by="i")
+        s.bind("i", "threadIdx.x")
     assert said(refused.value) == TEXT

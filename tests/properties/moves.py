@@ -25,8 +25,10 @@ def request(s: tir.Schedule, rng: Random, name: str | None = None) -> Request:
     name = name or rng.choice(
         ["split"] * 4 + ["reorder"] * 4 + ["vectorize"] * 3 + ["unroll"] * 2 + ["parallel"] * 2
         + ["tile", "fuse", "compute_at", "compute_at", "compute_inline", "compute_root"]
+        + ["reverse_compute_at", "reverse_compute_at", "specialize", "sliding", "reuse", "atomic"]
         + ["cache_read", "cache_write", "cache_read", "cache_write", "transform_layout"]
         + ["set_scope", "rfactor", "vector_reduce", "decompose_reduction", "init_at"]
+        + ["partition", "partition", "peel", "reverse", "shift", "skew", "transpose_lanes"]
     )  # fmt: skip
     f, g = rng.choice(FACTORS), rng.choice(FACTORS)
     if name == "split":
@@ -41,9 +43,32 @@ def request(s: tir.Schedule, rng: Random, name: str | None = None) -> Request:
         return name, (pick(), pick(), f, g), {}
     if name == "fuse":
         return name, (pick(), pick()), {}
-    if name in ("compute_at", "decompose_reduction", "init_at"):
+    if name in ("compute_at", "reverse_compute_at", "decompose_reduction", "init_at"):
         return name, (stage, pick()), {}
-    if name in ("compute_inline", "compute_root"):
+    if name == "sliding":
+        kept = {"storage": rng.choice(["sliding", "folded"])}
+        return "compute_at", (stage, pick()), kept
+    if name == "specialize":
+        sizes = [v.name for v in s.program.sizes] or ["n"]
+        n, m = rng.choice(sizes), rng.choice(sizes)
+        value = rng.choice([1, 7, 16])
+        texts = [f"{n} % {f} == 0", f"{n} == {value}", f"{n} <= {g}", f"{n} >= {m}"]
+        return name, tuple(rng.sample(texts, rng.choice([1, 2]))), {}
+    if name == "partition":
+        at = rng.choice([f, *(f"{v.name} - {g}" for v in s.program.sizes), f"{pick()} + {g}"])
+        return name, (pick(), at), {}
+    if name == "peel":
+        ends = [{"first": f}, {"last": g}, {"first": 1, "last": 1}]
+        return name, (pick(),), rng.choice(ends)
+    if name == "reverse":
+        return name, (pick(),), {}
+    if name == "shift":
+        return name, (pick(), rng.choice([-f, g, pick()])), {}
+    if name in ("skew", "transpose_lanes"):
+        return name, (pick(), pick(), rng.choice([1, 2, -1] if name == "skew" else [2, 4])), {}
+    if name == "reuse":
+        return name, (rng.choice(arrays), rng.choice(arrays)), {}
+    if name in ("compute_inline", "compute_root", "atomic"):
         return name, (stage,), {}
     if name == "cache_read":
         return name, (rng.choice(arrays), rng.choice(["global", "local"])), {"at": pick()}
@@ -87,7 +112,9 @@ def random_schedule(s: tir.Schedule, rng: Random, steps: int, counts: Counter[st
 PRIMITIVES = (
     "split", "reorder", "vectorize", "unroll", "parallel", "tile", "fuse", "compute_at",
     "compute_inline", "compute_root", "cache_read", "cache_write", "transform_layout", "set_scope",
-    "rfactor", "vector_reduce", "decompose_reduction", "init_at",
+    "rfactor", "vector_reduce", "decompose_reduction", "init_at", "reverse_compute_at",
+    "partition", "peel", "reverse", "shift", "skew", "transpose_lanes",
+    "specialize", "sliding", "reuse", "atomic",
 )  # fmt: skip
 
 

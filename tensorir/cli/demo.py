@@ -1,106 +1,34 @@
-"""Floor 12, the command line: `tensorir demo` and `tensorir doctor`. An application over the rest.
-
-`demo` schedules a matrix product step by step, shows a step that is refused, then compiles every
-stage, checks it and measures it beside numpy. `doctor` tells what this machine has and lacks. Exit
-status: 0 if all went well, 1 if something failed, 2 for a wrong command line, 130 for Ctrl-C.
-"""
+"""`tensorir demo`: a matrix product scheduled step by step, refused once, checked and measured."""
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import linecache
 import os
-import statistics
 import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TextIO
 
 import tensorir as tir
 from schedules.cpu.matmul import params
+from tensorir.cli.fair import environment, medians
 from tensorir.codegen import cpu
-from tensorir.inspect import machine
 from tensorir.inspect.text import nest
 from tensorir.ir.target import Target
 from tensorir.runtime.peak import fma_peak
 from tensorir.schedule.schedule import Schedule
-from tensorir.support.errors import TensorIRError, full_text
 from tensorir.support.knobs import knobs
 
-__all__ = ["demo", "doctor", "main"]
+__all__ = ["demo", "run"]
 
 SIZE = 1024
 _WIDTH = 96
 _FEW = 2
-_LONG = 1.0  # seconds
-# Variables that force another kernel or cache size on numpy's OpenBLAS than it would choose.
-_FORCING = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
-_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status."""
-    options = _parser().parse_args(arguments)
-    reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if reconfigure is not None:
-        reconfigure(errors="replace")
-    try:
-        status: int = options.run(sys.stdout)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    except TensorIRError as error:
-        sys.stderr.write(full_text(error) + "\n")
-        return 1
-    return status
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="tensorir",
-        description="Schedule tensor operators by hand, proved step by step.",
-    )
-    parser.add_argument("--version", action="version", version=f"tensorir {tir.__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, run, does in (
-        ("demo", _demo_alone, "schedule a matrix product step by step, check it, and measure it"),
-        ("doctor", doctor, "tell what this machine has, what is missing, and what that costs"),
-    ):
-        command = commands.add_parser(name, help=does, description=does.capitalize() + ".")
-        command.set_defaults(run=run)
-    return parser
-
-
-# -- doctor
-
-
-def doctor(out: TextIO) -> int:
-    """Print what `inspect.machine` finds; 1 where no kernel runs."""
-    found = machine.report()
-    width = max(len(f.name) for f in found.facts)
-    out.write(f"tensorir {tir.__version__}\n")
-    heading = ""
-    for fact in found.facts:
-        if fact.heading != heading:
-            heading = fact.heading
-            out.write(f"\n{heading}\n")
-        out.write(f"  {fact.name:{width}}  {fact.value}\n")
-    out.write("\nmissing\n" if found.missing else "\nnothing is missing\n")
-    for one in found.missing:
-        remedy = f"  [{one.remedy}]" if one.remedy else ""
-        out.write(f"  {one.name}: {one.cost}{remedy}\n")
-    return 0 if found.works else 1
-
-
-# -- demo
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,19 +49,13 @@ class Result:
     threads: int = 1
 
 
-def _demo_alone(out: TextIO) -> int:
+def run(out: TextIO) -> int:
     """The demo in a process where numpy uses one thread and chooses its own kernels."""
-    wanted = _environment(1)
+    wanted = environment(1)
     if wanted == dict(os.environ):
         return demo(out)
     out.flush()
     return subprocess.call([sys.executable, "-m", "tensorir", "demo"], env=wanted)
-
-
-def _environment(threads: int) -> dict[str, str]:
-    """The variables of a process in which numpy uses that many threads and its own kernels."""
-    kept = {k: v for k, v in os.environ.items() if k not in _FORCING}
-    return kept | dict.fromkeys(_THREADS, str(threads))
 
 
 def demo(out: TextIO, size: int = SIZE) -> int:
@@ -260,37 +182,6 @@ def _measure(
     out.write(_call_overhead())
 
 
-def medians(
-    calls: Mapping[str, Callable[[], object]],
-    *,
-    rounds: int = 9,
-    clock: Callable[[], float] = time.perf_counter,
-) -> dict[str, float]:
-    """Seconds of each call: medians of rounds in which all take turns.
-
-    A round runs each for some hundredths of a second. One that takes longer is left out of later
-    rounds when it has had a second; then its first call, which warms up, may be all there is.
-    """
-    counts: dict[str, int] = {}
-    taken: dict[str, list[float]] = {name: [] for name in calls}
-    for name, call in calls.items():
-        start = clock()
-        call()
-        first = clock() - start
-        counts[name] = max(1, int(0.03 / max(first, 1e-9)))
-        if first > _LONG:
-            taken[name].append(first)
-    for _ in range(rounds):
-        for name, call in calls.items():
-            if sum(taken[name]) * counts[name] > _LONG:
-                continue
-            start = clock()
-            for _ in range(counts[name]):
-                call()
-            taken[name].append((clock() - start) / counts[name])
-    return {name: statistics.median(t) for name, t in taken.items()}
-
-
 def _threaded(name: str, ours: Callable[[], object], size: int) -> list[Result]:
     """The last stage and numpy on all threads; numpy in a process that may have them all."""
     count = tir.num_threads()
@@ -299,7 +190,7 @@ def _threaded(name: str, ours: Callable[[], object], size: int) -> list[Result]:
         return out
     said = subprocess.run(
         [sys.executable, "-c", _NUMPY_ALONE, str(size)],
-        env=_environment(count), capture_output=True, text=True, timeout=60,
+        env=environment(count), capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     if said.returncode == 0:
         out.append(Result("numpy", float(said.stdout), count))

@@ -1,0 +1,121 @@
+"""Products of small matrices of constant sizes, and batches of them: register tiles, no copies.
+
+Both operands stay in near caches, so that packing them would cost more than it gains. The tile is
+the one that computes least beyond the edges.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from schedules.cpu.contraction import Contraction, contraction, extent
+from schedules.cpu.tiling import register_tile, tile_of
+from schedules.params import Param, resolve_params
+from tensorir.codegen import cpu
+from tensorir.ir.target import Target
+from tensorir.schedule.resolve import free_names
+from tensorir.schedule.schedule import Schedule
+from tensorir.support.errors import ArgumentError
+
+UNROLLED = 64  # sums no longer than this go four steps at a time
+PARALLEL_WORK = 1 << 21  # multiplications that are worth a second thread
+
+
+def params(
+    target: Target, itemsize: int = 4, rows: int | None = None, columns: int | None = None
+) -> tuple[Param, ...]:
+    """The parameters of :func:`small_matmul`: a tile of `mr` rows by `nv` vectors.
+
+    `ku` steps of the sum are unrolled.
+    """
+    mr, nv = tile_of(target, target.vector_bytes // itemsize, rows, columns)
+    tall = tuple(range(1, 17)) if target.vector_registers >= 32 else tuple(range(1, 7))
+    return (
+        Param("mr", tall, mr),
+        Param("nv", (1, 2, 3, 4), nv),
+        Param("ku", (1, 2, 4), 1),
+    )
+
+
+def small_matmul(
+    s: Schedule,
+    target: str | Target | None = None,
+    *,
+    parallel: bool = True,
+    **given: int,
+) -> Schedule:
+    """Schedule a sum of products of two operands whose sizes are small constants.
+
+    Parameters
+    ----------
+    s
+        The schedule of one matmul, batched or not, as declared. Columns of the right operand are
+        contiguous.
+    target
+        The processor; this one by default.
+    parallel
+        Whether the outermost loop runs on all threads, where that is worth it.
+    **given
+        Values for the parameters of :func:`params`.
+
+    Raises
+    ------
+    ArgumentError
+        If `s` is not such a product.
+
+    Examples
+    --------
+    >>> import tensorir as tir
+    >>> from tensorir import ops
+    >>> a, b = tir.placeholder((32, 32), name="a"), tir.placeholder((32, 32), name="b")
+    >>> s = small_matmul(tir.schedule(ops.matmul(a, b)), "znver4", ku=1)
+    >>> [step.primitive for step in s.trace.steps]  # doctest: +NORMALIZE_WHITESPACE
+    ['split', 'split', 'reorder', 'reorder', 'cache_write', 'vectorize', 'unroll', 'unroll',
+     'vectorize']
+    """
+    c = contraction(s)
+    if c is None or not c.rows or not c.columns or c.right.last is not c.columns[-1]:
+        raise ArgumentError(
+            "small_matmul: expected one stage, C[..., i, j] = sum over k of A * B, with B "
+            "contiguous along j"
+        )
+    where = cpu.target("native" if target is None else target)
+    lanes = c.lanes(where)
+    i, j = c.rows[-1], c.columns[-1]
+    declared = params(where, c.dtype.bytes, extent(i), extent(j))
+    p = resolve_params(declared, given)
+    jr, ji, ir, ii, tile = free_names(s, "jr", "ji", "ir", "ii", "tile")
+    s = s.split(j.name, p["nv"] * lanes, into=(jr, ji)).split(i.name, p["mr"], into=(ir, ii))
+    outer = [a.name for a in c.order if a not in c.sums and a is not i and a is not j]
+    sums = [a.name for a in c.sums]
+    # the tile alone first, so that it starts at zero inside
+    s = s.reorder(*outer, jr, ir, ii, ji).reorder(*sums, ii, ji)
+    s = register_tile(s, c.stage, ir, ii, ji, lanes, tile)
+    if p["ku"] > 1 and s.check("unroll", sums[-1], p["ku"]):
+        s = s.unroll(sums[-1], p["ku"])
+    work = prod(extent(a) or 0 for a in c.order)
+    first = outer[0] if outer else ir
+    if parallel and work >= PARALLEL_WORK and s.check("parallel", first):
+        s = s.parallel(first)
+    return s
+
+
+def is_small(c: Contraction, target: Target) -> bool:
+    """Whether all sizes are constant and the matrices stay in the second cache."""
+    if not c.rows or not c.columns or c.right.last is not c.columns[-1]:
+        return False
+    sizes = [extent(a) for a in c.order]
+    if any(n is None for n in sizes):
+        return False
+    depth = prod(extent(a) or 0 for a in c.sums)
+    right = depth * (extent(c.columns[-1]) or 0) * c.right.dtype.bytes
+    left = depth * (extent(c.rows[-1]) or 0) * c.left.dtype.bytes
+    in_order = c.left.last in c.sums or left <= target.l2 // 4
+    return right <= target.l2 // 4 and in_order
+
+
+
+def small_for(s: Schedule, c: Contraction, target: Target, *, parallel: bool) -> Schedule:
+    """:func:`small_matmul` with what suits the depth."""
+    depth = prod(extent(a) or 0 for a in c.sums)
+    return small_matmul(s, target, parallel=parallel, ku=4 if depth <= UNROLLED else 1)

@@ -1,0 +1,97 @@
+"""Basic blocks of an entry, and where the lanes of a warp that parted meet again.
+
+They meet at the immediate post-dominator of the branch (Fung et al., "Dynamic Warp Formation and
+Scheduling for Efficient GPU Control Flow", 2007); the sets are computed by plain iteration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorir.emulator.ptx.text import Entry, Instruction, Sym
+from tensorir.support.errors import ArgumentError, UnsupportedError
+
+LEAVING = ("ret", "exit", "trap")
+WAITING = ("bar", "barrier")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BasicBlock:
+    """Instructions that run one after the other; the last may branch, wait or leave."""
+
+    code: tuple[Instruction, ...]
+    successors: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flow:
+    """The blocks of an entry; number `len(blocks)` is the end.
+
+    `meet` gives the block where lanes meet again that parted at the end of a block.
+    """
+
+    blocks: tuple[BasicBlock, ...]
+    labels: dict[str, int]
+    meet: tuple[int, ...]
+
+    @property
+    def end(self) -> int:
+        return len(self.blocks)
+
+
+def flow(entry: Entry) -> Flow:
+    """The blocks of an entry."""
+    if not entry.code:
+        raise ArgumentError(f"the entry {entry.name!r} has no code")
+    starts = {0, *(at for at in entry.labels.values() if at < len(entry.code))}
+    for k, x in enumerate(entry.code[:-1]):
+        if x.family in ("bra", *LEAVING, *WAITING):
+            starts.add(k + 1)
+    order = sorted(starts)
+    number = {at: k for k, at in enumerate(order)}
+    end = len(order)
+    labels = {name: number.get(at, end) for name, at in entry.labels.items()}
+    blocks = []
+    for k, at in enumerate(order):
+        code = entry.code[at : order[k + 1] if k + 1 < end else len(entry.code)]
+        blocks.append(BasicBlock(code, _successors(code[-1], k, labels, end)))
+    return Flow(tuple(blocks), labels, _meetings(blocks))
+
+
+def _successors(last: Instruction, k: int, labels: dict[str, int], end: int) -> tuple[int, ...]:
+    found: list[int] = []
+    if last.family == "bra":
+        found.append(labels[target(last)])
+    elif last.family in LEAVING:
+        found.append(end)
+    elif last.family in ("brx", "call"):
+        raise UnsupportedError(f"PTX line {last.line}: {last.opcode} is not run")
+    if last.guard is not None or last.family not in ("bra", *LEAVING):
+        found.append(k + 1)
+    return tuple(dict.fromkeys(found))
+
+
+def target(branch: Instruction) -> str:
+    """The label that a branch goes to."""
+    (where,) = branch.operands
+    if not isinstance(where, Sym):
+        raise ArgumentError(f"PTX line {branch.line}: a branch goes to a label")
+    return where.name
+
+
+def _meetings(blocks: list[BasicBlock]) -> tuple[int, ...]:
+    end = len(blocks)
+    after: list[set[int]] = [set(range(end + 1)) for _ in blocks] + [{end}]
+    changed = True
+    while changed:
+        changed = False
+        for k in range(end - 1, -1, -1):
+            now = set.intersection(*(after[j] for j in blocks[k].successors)) | {k}
+            if now != after[k]:
+                after[k], changed = now, True
+    # the nearest of those that always follow is the one that all the others follow too
+    out = []
+    for k in range(end):
+        later = after[k] - {k}
+        out.append(max(later, key=lambda j: len(after[j])))
+    return tuple(out)

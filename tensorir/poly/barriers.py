@@ -1,0 +1,243 @@
+"""Where the threads of a block must wait for each other, and for what.
+
+Two accesses to one cell of shared or global memory by different threads of a block, one of them
+writing, need a barrier between them. Barriers stand between the items of a sequence that no thread
+loop holds, where control is the same for all threads of the block. A dependence between two items
+asks for one of the gaps between them; one that a serial loop carries, for one of the gaps from the
+source to the end of the body, or from its beginning to the sink. Inner sequences come first, and
+each gets the fewest gaps that serve all that is asked of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+
+from tensorir.ir.affine import ZERO, Lin
+from tensorir.ir.expr import Axis
+from tensorir.ir.statement import Array, Statement
+from tensorir.poly import isl, tree
+from tensorir.poly.conflict import Conflict, between
+from tensorir.poly.isl import Map
+from tensorir.poly.model import Placement, Program
+from tensorir.poly.relation import context_set, ordered
+from tensorir.poly.tree import At, Loop, Seq, Tree
+
+
+@dataclass(slots=True)
+class _Need:
+    """A dependence that needs a barrier in one of some gaps, and what it is."""
+
+    gaps: frozenset[int]
+    text: str
+    ends: tuple[str, str]
+
+
+@dataclass(slots=True)
+class _Work:
+    program: Program
+    threads: tuple[Axis, ...]
+    blocks: frozenset[Axis]
+    placements: dict[str, Placement]
+    reasons: dict[str, str] = field(default_factory=dict)
+
+
+def with_barriers(
+    program: Program, indices: Mapping[str, Axis]
+) -> tuple[Program, Mapping[str, str]]:
+    """The program with barrier statements, and the dependences that each is for."""
+    threads = tuple(a for i, a in indices.items() if i.startswith("threadIdx"))
+    if not threads:
+        return program, {}
+    blocks = frozenset(a for i, a in indices.items() if i.startswith("blockIdx"))
+    work = _Work(program, threads, blocks, dict(program.placements))
+    order = _go(work, program.tree, (), ())
+    return program.change(tree=order, placements=work.placements), work.reasons
+
+
+def _go(work: _Work, t: Tree, axes: tuple[Axis, ...], serial: tuple[Axis, ...]) -> Tree:
+    """`t` with barriers in its sequences; `axes` are around it, `serial` those that repeat."""
+    if isinstance(t, At):
+        return t
+    if isinstance(t, Loop):
+        if t.axis in set(work.threads):
+            return t
+        inner = (*axes, t.axis)
+        repeats = serial if t.axis in work.blocks else (*serial, t.axis)
+        body = _go(work, t.body, inner, repeats)
+        if not isinstance(t.body, Seq) and t.axis not in work.blocks:
+            # a body of one item may still hand something to its next iteration
+            body = _gaps(work, (body,), inner, repeats)
+        return replace(t, body=body)
+    items = tuple(_go(work, i, axes, serial) for i in t.items)
+    return _gaps(work, items, axes, serial)
+
+
+def _gaps(
+    work: _Work, items: Sequence[Tree], axes: tuple[Axis, ...], serial: tuple[Axis, ...]
+) -> Tree:
+    needs = list(_needs(work, items, axes, serial))
+    if not needs:
+        return tree.seq(list(items))
+    chosen = _fewest(needs, len(items))
+    out: list[Tree] = []
+    for k, item in enumerate(items):
+        out.append(item)
+        if k in chosen:
+            out += _barriers(work, axes, [n for n in needs if k in n.gaps])
+    return tree.seq(out)
+
+
+def _fewest(needs: list[_Need], count: int) -> frozenset[int]:
+    """The fewest gaps that meet every need; of equals the earliest."""
+    asked = sorted({g for n in needs for g in n.gaps})
+    for size in range(1, min(len(asked), 4) + 1):
+        for chosen in combinations(asked, size):
+            if all(not n.gaps.isdisjoint(chosen) for n in needs):
+                return frozenset(chosen)
+    return frozenset(range(count))
+
+
+def _needs(
+    work: _Work, items: Sequence[Tree], axes: tuple[Axis, ...], serial: tuple[Axis, ...]
+) -> list[_Need]:
+    """What items hand from one thread to another, in one iteration and to the next one."""
+    program, found = work.program, list(_reused(work, items, axes, serial))
+    last = len(items) - 1
+    names = [[n for n in tree.stmts(i) if n in program.placements] for i in items]
+    for a, mine in enumerate(names):
+        for b in range(a, len(names)):
+            for x in mine:
+                for y in names[b]:
+                    for c in between(program.stmt(x), program.stmt(y), program.sizes):
+                        if not _counts(program, x, y, c):
+                            continue
+                        if a < b and _crosses(work, x, y, c, axes, None):
+                            gaps = frozenset(range(a, b))
+                            found.append(_Need(gaps, _text(x, y, c.array), (x, y)))
+                        loop = serial[-1] if serial and serial[-1] is axes[-1] else None
+                        if loop is None:
+                            continue
+                        if _crosses(work, y, x, c.reverse(), axes, loop):
+                            gaps = frozenset((*range(b, last + 1), *range(a)))
+                            text = f"{_text(y, x, c.array)} of the next {loop.name}"
+                            found.append(_Need(gaps, text, (y, x)))
+                        if a != b and _crosses(work, x, y, c, axes, loop):
+                            # from the first item on there is a gap before the loop comes round
+                            gaps = frozenset(range(last + 1))
+                            text = f"{_text(x, y, c.array)} of the next {loop.name}"
+                            found.append(_Need(gaps, text, (x, y)))
+    return found
+
+
+def _reused(
+    work: _Work, items: Sequence[Tree], axes: tuple[Axis, ...], serial: tuple[Axis, ...]
+) -> list[_Need]:
+    """Shared buffers that exist once for each iteration of the loop lie in one place: all that
+    touch one must be done before the next iteration writes it."""
+    if not serial or serial[-1] is not axes[-1]:
+        return []
+    program, loop, found = work.program, serial[-1], []
+    last = len(items) - 1
+    for array, buffer in program.buffers.items():
+        if buffer.scope != "shared" or loop not in set(buffer.outside):
+            continue
+        users = [
+            (k, n)
+            for k, i in enumerate(items)
+            for n in tree.stmts(i)
+            if n in program.placements and _touches(program.stmt(n), array)
+        ]
+        for a, x in users:
+            for b, y in users:
+                if any(w.array is array for w in program.stmt(y).writes):
+                    gaps = frozenset((*range(a, last + 1), *range(b)))
+                    text = f"{array.name} of {x} is used again by {y} of the next {loop.name}"
+                    found.append(_Need(gaps, text, (x, y)))
+    return found
+
+
+def _touches(s: Statement, array: Array) -> bool:
+    return any(a.array is array for a in (*s.reads, *s.writes))
+
+
+def _text(source: str, sink: str, array: Array) -> str:
+    return f"{array.name} from {source} to {sink}"
+
+
+def _counts(program: Program, x: str, y: str, c: Conflict) -> bool:
+    """Whether threads can meet in the array: it is not kept by each for itself."""
+    buffer = program.buffers.get(c.array)
+    if buffer is not None and buffer.scope == "local":
+        return False
+    return not (program.stmt(x).atomic and program.stmt(y).atomic and c.exempt is not None)
+
+
+def _crosses(
+    work: _Work, x: str, y: str, c: Conflict, axes: tuple[Axis, ...], loop: Axis | None
+) -> bool:
+    """Whether instances of two threads of one block meet: in one iteration, or over `loop`."""
+    program = work.program
+    over = (*axes, *work.threads)
+    n, first = len(over), len(axes)
+    source, sink = ordered(program, x, over), ordered(program, y, over)
+    times = c.relation.apply_domain(source).apply_range(sink)
+    times = times.intersect_params(context_set(program))
+    for k, a in enumerate(axes):
+        times = times.intersect(_compare(n, k, "lt" if a is loop else "eq"))
+    return any(
+        not times.intersect(_compare(n, k, sign)).is_empty()
+        for k in range(first, n)
+        for sign in ("lt", "gt")
+    )
+
+
+def _compare(n: int, k: int, sign: str) -> Map:
+    rows = isl.Rows({}, 1 + 2 * n)
+    a, b = 1 + k, 1 + n + k
+    if sign == "eq":
+        rows.eq.append({a: 1, b: -1})
+    else:
+        s = 1 if sign == "lt" else -1
+        rows.ge.append({0: -1, a: -s, b: s})
+    return rows.to_map(isl.map_space((), n, n))
+
+
+def _barriers(work: _Work, axes: tuple[Axis, ...], served: list[_Need]) -> list[Tree]:
+    """Barriers for some needs: one, where it runs whenever one of their statements does."""
+    program = work.program
+    names = list(dict.fromkeys(n for need in served for n in need.ends))
+    where = {n: ordered(program, n, axes).range() for n in names}
+    out: list[Tree] = []
+    while names:
+        # the statement that runs in most iterations stands for those that run in some of them
+        best = max(names, key=lambda n: sum(where[m].is_subset(where[n]) for m in names))
+        covered = [m for m in names if where[m].is_subset(where[best])]
+        text = "; ".join(dict.fromkeys(n.text for n in served if n.ends[1] in covered))
+        names = [m for m in names if m not in covered]
+        if text:
+            out.append(_barrier(work, axes, best, text))
+    return out
+
+
+def _barrier(work: _Work, axes: tuple[Axis, ...], beside: str, text: str) -> Tree:
+    """A barrier for all threads in each iteration of `axes` that has an instance of a statement."""
+    name = f"barrier{len(work.reasons) + 1}"
+    p = work.program.placements[beside]
+    s = p.stmt
+    stmt = Statement(name, s.stage, s.iters, s.domain, (), (), (), "barrier")
+    # the iterators have no value in code: facts alone tell which iterations there are
+    stand_in = {i: Axis(i.name) for i in s.iters}
+    facts = list(p.facts)
+    for i, a in stand_in.items():
+        root = p.roots.get(i)
+        value = Lin({root: 1}) if root is not None else p.index[i]
+        facts.append(("eq", Lin({a: 1}) - value))
+    around = set(axes)
+    inner = tuple(a for a in p.axes if a not in around)
+    retired = (*p.retired, *inner, *stand_in.values())
+    index = dict.fromkeys(s.iters, ZERO)
+    work.placements[name] = Placement(stmt, axes, index, tuple(facts), retired, stand_in)
+    work.reasons[name] = text
+    return At(name)
