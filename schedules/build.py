@@ -10,7 +10,7 @@ from typing import Any
 from schedules.inputs import Inputs, fail
 from schedules.registry import schedule_for
 from tensorir import ops
-from tensorir.codegen import cpu
+from tensorir.codegen import targets
 from tensorir.ir.language import var
 from tensorir.ir.target import Target
 from tensorir.ir.tensor import Tensor
@@ -49,7 +49,7 @@ def build(
         integers alone are the sizes of an operator (m, n, k of a matmul). Extents may be sizes
         made by `tir.var`.
     target
-        The processor; this one by default.
+        The processor, or a GPU ("cuda", "emulator"); this processor by default.
     dtypes
         Type of the inputs given by their shapes, float32 by default; a tuple has one for each.
     **attributes
@@ -81,7 +81,7 @@ def build(
         ...
     tensorir.ArgumentError: build: there is no operator 'relo'; did you mean 'relu'?
     """
-    where = cpu.target("native" if target is None else target)
+    where = targets.resolve(target)
     results, sources = declare(op, *inputs, dtypes=dtypes, **attributes)
     s = schedule_for(*results, target=where)
     read = [a.name for a in s.program.arrays if a.role == "input"]

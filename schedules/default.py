@@ -1,30 +1,39 @@
 """A correct, decent schedule for anything.
 
-Elementwise stages that are read once are fused into their reader; a reduction gets a register tile
-of vectors, or, along contiguous memory, vector lanes of partial results; the innermost axis runs in
-vectors; the outermost on all threads where there is enough to do.
+Cheap elementwise stages are fused into their readers, products get the tiles of the hand schedules
+with what follows them done on each tile, other stages are computed where they are read. A reduction
+gets a register tile of vectors, or, along contiguous memory, vector lanes of partial results; the
+innermost axis runs in vectors; the outermost on all threads where there is enough to do.
 """
 
 from __future__ import annotations
 
+from schedules.cpu.contraction import contraction
+from schedules.cpu.matmul import product_with
+from schedules.fusion import fuse, inline_elementwise, moved, weight
 from tensorir.ir.affine import Lin
-from tensorir.ir.expr import Axis, Op
+from tensorir.ir.expr import Axis
 from tensorir.ir.statement import Statement
 from tensorir.ir.target import Target
 from tensorir.poly import tree
-from tensorir.schedule.resolve import free_names
+from tensorir.schedule.resolve import free_names, reference
 from tensorir.schedule.schedule import Schedule
 
 # Below this many operations a second thread costs more than it does (microseconds of start-up).
 PARALLEL_WORK = 200_000
 ROWS = 4  # rows of a register tile
 VECTORS = 2  # vectors of a register tile
+PRODUCT = 4096  # multiplications that are worth the tiles of a product
 
 
 def default_schedule(s: Schedule, target: Target) -> Schedule:
     """The default schedule of a fresh schedule `s`, each step kept only where it is legal."""
     s = inline_elementwise(s)
+    s, done = _products(s, target)
+    s = fuse(s, done)
     for stage in s.stages:
+        if stage in done:
+            continue
         main = s.program.stmt(stage)
         if main.role == "update":
             s = _reduction(s, main, target)
@@ -33,24 +42,29 @@ def default_schedule(s: Schedule, target: Target) -> Schedule:
     return s
 
 
-def inline_elementwise(s: Schedule) -> Schedule:
-    """Every stage that is neither an output nor a reduction, and is read at one place, inlined."""
-    for stage in s.stages:
-        mine = [x for x in s.program.statements if x.stage == stage]
-        if len(mine) != 1 or mine[0].role != "compute" or len(mine[0].writes) != 1:
+def _products(s: Schedule, target: Target) -> tuple[Schedule, tuple[str, ...]]:
+    """Sums of products in the tiles of the hand schedules, each with the stage that reads it."""
+    done: list[str] = []
+    for stage in s.stages if len(s.stages) > 1 else ():
+        c = contraction(s, stage)
+        work = None if c is None else c.size(*c.sizes)
+        if c is None or not c.rows or (work is not None and work < PRODUCT):
             continue
-        array = mine[0].writes[0].array
-        readers = [r for x in s.program.statements for r in x.reads if r.array is array]
-        if array.role == "temp" and len(readers) == 1 and s.check("compute_inline", stage):
-            s = s.compute_inline(stage)
-    return s
+        mine = {w.array for x in s.program.statements if x.stage == stage for w in x.writes}
+        after = {
+            x.stage: None for x in s.program.statements for r in x.reads if r.array in mine
+        }  # fmt: skip
+        after.pop(stage, None)
+        s, fused = product_with(s, c, target, next(iter(after)) if len(after) == 1 else None)
+        done += [stage, *fused]
+    return s, tuple(done)
 
 
 def _elementwise(s: Schedule, main: Statement, target: Target) -> Schedule:
     axes = [x.axis for x in tree.loops_of(s.program.tree, main.name)]
     if not axes:
         return s
-    inner = _contiguous(main, axes)
+    inner = _contiguous(s, main, axes)
     if inner is not None:
         s = _vectorize(s, inner, _lanes(main, target))
     return _parallel(s, main)
@@ -61,11 +75,11 @@ def _reduction(s: Schedule, main: Statement, target: Target) -> Schedule:
     spatial = [a for a in loops if not a.reduce]
     reduce = [a for a in loops if a.reduce]
     lanes = _lanes(main, target)
-    inner = _contiguous(main, spatial)
-    along = reduce[-1] if reduce and _stride_one(main, reduce[-1]) else None
-    wide = inner is not None and _stride_one(main, inner)
+    inner = _contiguous(s, main, spatial)
+    along = reduce[-1] if reduce and _stride_one(s, main, reduce[-1]) else None
+    wide = inner is not None and _stride_one(s, main, inner)
     if along is not None and not wide:
-        name = _name(s, along)
+        name = reference(s.program, along)
         if s.check("vector_reduce", name, lanes):
             s = s.vector_reduce(name, lanes)
     elif inner is not None and _extent(inner) not in (0, 1):
@@ -82,17 +96,17 @@ def _register_tile(
     if few is not None and few < lanes:
         return s
     ro, ri = free_names(s, f"{spatial[-1].name}_o", f"{spatial[-1].name}_i")
-    tiled = s.split(_name(s, spatial[-1]), columns, into=(ro, ri))
+    tiled = s.split(reference(s.program, spatial[-1]), columns, into=(ro, ri))
     tile, rows = [ri], None
     if len(spatial) > 1 and (_extent(spatial[-2]) or ROWS) >= ROWS:
         outer, rows = free_names(tiled, f"{spatial[-2].name}_o", f"{spatial[-2].name}_i")
-        tiled = tiled.split(_name(s, spatial[-2]), ROWS, into=(outer, rows))
+        tiled = tiled.split(reference(s.program, spatial[-2]), ROWS, into=(outer, rows))
         tile = [rows, ri]
         # first the tile alone, so that the initial value stays inside it
         if not tiled.check("reorder", outer, ro, *tile):
             return _vectorize(s, spatial[-1], lanes)
         tiled = tiled.reorder(outer, ro, *tile)
-    order = [*(_name(tiled, r) for r in reduce), *tile]
+    order = [*(reference(tiled.program, r) for r in reduce), *tile]
     if not tiled.check("reorder", *order):
         return _vectorize(s, spatial[-1], lanes)
     tiled = tiled.reorder(*order)
@@ -114,7 +128,7 @@ def _vectorize(s: Schedule, axis: Axis, lanes: int) -> Schedule:
     extent = _extent(axis)
     if extent is not None and extent < lanes:
         return s
-    name = _name(s, axis)
+    name = reference(s.program, axis)
     return s.vectorize(name, width=lanes) if s.check("vectorize", name, width=lanes) else s
 
 
@@ -126,7 +140,7 @@ def _parallel(s: Schedule, main: Statement) -> Schedule:
     work = _work(main)
     if work is not None and work < PARALLEL_WORK:
         return s
-    name = _name(s, loops[0].axis)
+    name = reference(s.program, loops[0].axis)
     return s.parallel(name) if s.check("parallel", name) else s
 
 
@@ -138,11 +152,7 @@ def _work(main: Statement) -> int | None:
         if extent is None:
             return None
         total *= extent
-    return total * sum(_weight(b) for b in main.bodies)
-
-
-def _weight(e: object) -> int:
-    return 1 + sum(map(_weight, e.args)) if isinstance(e, Op) else 0
+    return total * weight(main)
 
 
 def _extent(a: Axis) -> int | None:
@@ -153,27 +163,21 @@ def _extent(a: Axis) -> int | None:
     return max(n.const, 0) if n.is_const else None
 
 
-def _contiguous(main: Statement, axes: list[Axis]) -> Axis | None:
+def _contiguous(s: Schedule, main: Statement, axes: list[Axis]) -> Axis | None:
     """The last of `axes`, if it is the last index of what is written."""
     if not axes or not main.writes[0].index:
         return None
-    last = main.writes[0].affine[-1]
-    return axes[-1] if last.terms == {axes[-1]: 1} else None
+    last = moved(s, main, main.writes[0].affine[-1])
+    return axes[-1] if last.coef(axes[-1]) == 1 else None
 
 
-def _stride_one(main: Statement, axis: Axis) -> bool:
+def _stride_one(s: Schedule, main: Statement, axis: Axis) -> bool:
     """Whether some read runs along contiguous memory with `axis`."""
     last = [r.index[-1] for r in main.reads[len(main.writes) :] if r.index]
-    return any(isinstance(e, Lin) and e.coef(axis) == 1 for e in last)
+    return any(isinstance(e, Lin) and moved(s, main, e).coef(axis) == 1 for e in last)
 
 
 def _lanes(main: Statement, target: Target) -> int:
     """Lanes of the widest element that the statement touches."""
     touched = (*main.writes, *main.reads)
     return min(target.lanes(a.array.dtype) for a in touched)
-
-
-def _name(s: Schedule, axis: Axis) -> str:
-    from tensorir.schedule.resolve import reference
-
-    return reference(s.program, axis)

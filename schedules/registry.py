@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tensorir.codegen import cpu
+from tensorir.codegen import targets
 from tensorir.ir.target import Target
 from tensorir.ir.tensor import Tensor
 from tensorir.schedule.schedule import Schedule, schedule
@@ -22,24 +22,28 @@ class Entry:
     name: str
     recognise: Recognise
     apply: Apply
+    kind: str = "cpu"
 
 
 _ENTRIES: list[Entry] = []
 
 
-def register(name: str, recognise: Recognise) -> Callable[[Apply], Apply]:
-    """Make a function the library's schedule for what `recognise` accepts; later ones go first."""
+def register(name: str, recognise: Recognise, *, kind: str = "cpu") -> Callable[[Apply], Apply]:
+    """Make a function the library's schedule for what `recognise` accepts on a kind of target.
+
+    Later ones go first.
+    """
 
     def add(apply: Apply) -> Apply:
-        _ENTRIES.insert(0, Entry(name, recognise, apply))
+        _ENTRIES.insert(0, Entry(name, recognise, apply, kind))
         return apply
 
     return add
 
 
-def entry_for(s: Schedule) -> Entry | None:
-    """The hand schedule for a computation, or None."""
-    return next((e for e in _ENTRIES if e.recognise(s)), None)
+def entry_for(s: Schedule, kind: str = "cpu") -> Entry | None:
+    """The hand schedule for a computation on a kind of target, or None."""
+    return next((e for e in _ENTRIES if e.kind == kind and e.recognise(s)), None)
 
 
 @user_api
@@ -55,7 +59,7 @@ def schedule_for(*tensors: Tensor, target: str | Target | None = None) -> Schedu
     *tensors
         The outputs.
     target
-        The processor; this one by default.
+        The processor, or a GPU ("cuda", "emulator"); this processor by default.
 
     Examples
     --------
@@ -65,9 +69,13 @@ def schedule_for(*tensors: Tensor, target: str | Target | None = None) -> Schedu
     >>> [step.primitive for step in s.trace.steps][-1]
     'parallel'
     """
-    from schedules.default import default_schedule
-
-    where = cpu.target("native" if target is None else target)
+    where = targets.resolve(target)
     s = schedule(*tensors)
-    entry = entry_for(s)
-    return entry.apply(s, where) if entry is not None else default_schedule(s, where)
+    entry = entry_for(s, where.kind)
+    if entry is not None:
+        return entry.apply(s, where)
+    if where.kind == "cuda":
+        from schedules.cuda.default import default_schedule as default
+    else:
+        from schedules.default import default_schedule as default
+    return default(s, where)

@@ -2,8 +2,30 @@
 
 from __future__ import annotations
 
+from schedules.cpu.attention import attention
 from schedules.cpu.blur import blur
+from schedules.cpu.conv import conv
+from schedules.cpu.depthwise import depthwise
+from schedules.cpu.elementwise import elementwise
 from schedules.cpu.matmul import matmul
+from schedules.cpu.matmul_lowp import matmul_lowp
+from schedules.cpu.pool import pool
+from schedules.cpu.reduce import reduce
+from schedules.cpu.rows import rows
+from schedules.cpu.scatter import scatter
 from schedules.cpu.transpose import transpose
 
-__all__ = ["blur", "matmul", "transpose"]
+__all__ = [
+    "attention",
+    "blur",
+    "conv",
+    "depthwise",
+    "elementwise",
+    "matmul",
+    "matmul_lowp",
+    "pool",
+    "reduce",
+    "rows",
+    "scatter",
+    "transpose",
+]

@@ -47,7 +47,7 @@ def params(target: Target, itemsize: int = 4) -> tuple[Param, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stages:
-    """The stages of an attention, by their statements, and the tensor of queries."""
+    """The stages of an attention, by their statements; the tensor of queries; masks by both."""
 
     scores: Statement
     top: Statement
@@ -55,6 +55,7 @@ class Stages:
     total: Statement
     result: Statement
     query: Array
+    masks: tuple[Array, ...]
     finished: bool
 
     @property
@@ -113,6 +114,8 @@ def attention(
     s = _result(s, found, io, rows, p["cr"], lanes)
     s = _softmax(s, found, rows)
     s = _queries(s, found, io, lanes)
+    for mask in found.masks:
+        s = _mask(s, mask, jo, lanes)
     s = _layouts(s, found)
     if parallel:
         s = _parallel(s, found, io)
@@ -207,12 +210,25 @@ def _softmax(s: Schedule, a: Stages, rows: int) -> Schedule:
 def _queries(s: Schedule, a: Stages, io: str, lanes: int) -> Schedule:
     """The queries of a tile transposed, so that lanes are queries."""
     (copy,) = free_names(s, "queries")
-    ib, il, rb, rl = free_names(s, "qib", "qil", "qrb", "qrl")
     s = s.cache_read(a.query.name, at=io, name=copy)
-    i, r = _axes(s, f"{copy}.copy")[-2:]
-    s = s.split(i, lanes, into=(ib, il)).split(r, lanes, into=(rb, rl)).reorder(rb, ib, il, rl)
-    s = s.vectorize(rl, width=lanes).unroll(il)
-    return s.transform_layout(copy, lambda *index: (*index[::-1],))
+    return _transposed(s, copy, lanes)
+
+
+def _mask(s: Schedule, mask: Array, jo: str, lanes: int) -> Schedule:
+    """A tile of a mask transposed, like the queries."""
+    (copy,) = free_names(s, f"{mask.name}_tile")
+    s = s.cache_read(mask.name, at=jo, name=copy)
+    return _transposed(s, copy, lanes)
+
+
+def _transposed(s: Schedule, copy: str, lanes: int) -> Schedule:
+    """A copy whose last two dimensions change places: squares that are turned in registers."""
+    names = (f"{copy}_{x}" for x in ("ib", "il", "jb", "jl"))
+    ib, il, jb, jl = free_names(s, *names)
+    i, j = _axes(s, f"{copy}.copy")[-2:]
+    s = s.split(i, lanes, into=(ib, il)).split(j, lanes, into=(jb, jl)).reorder(jb, ib, il, jl)
+    s = s.vectorize(jl, width=lanes).unroll(il)
+    return s.transform_layout(copy, lambda *index: (index[-1], index[-2], *index[:-2]))
 
 
 def _layouts(s: Schedule, a: Stages) -> Schedule:
@@ -283,13 +299,22 @@ def _stages(s: Schedule) -> Stages | None:
     query = _query(scores)
     if not fine or query is None:
         return None
-    return Stages(scores, top, power, total, result, query, scores.stage in finished)
+    last = [x for x in by_role["finish"] if x.stage == scores.stage]
+    masks = [r.array for x in last for r in x.reads if _turns(r, x.iters)]
+    distinct = tuple(dict.fromkeys(masks))
+    return Stages(scores, top, power, total, result, query, distinct, bool(last))
 
 
 def _reads(x: Statement, array: Array, iters: tuple[Axis, ...]) -> bool:
     """Whether a statement reads an array, everywhere by these iterators."""
     found = [r for r in x.reads if r.array is array]
     return bool(found) and all(_plain(r, iters) for r in found)
+
+
+def _turns(access: Access, iters: tuple[Axis, ...]) -> bool:
+    """Whether an input is read by query and key, so that queries in lanes are far apart."""
+    last = tuple(Lin({a: 1}) for a in iters[-2:])
+    return access.array.role == "input" and access.exact and access.affine[-2:] == last
 
 
 def _plain(access: Access, iters: tuple[Axis, ...]) -> bool:

@@ -8,21 +8,23 @@ are few, lanes may run along places instead, as in a product of matrices, and no
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from schedules.cpu.conv_shape import Convolution, convolution_of, extent
 from schedules.cpu.conv_tiles import Tile, filter_tile, row_tile
-from schedules.cpu.steps import attempt
+from schedules.cpu.steps import inside, kept, under
+from schedules.cpu.structure import attempt
 from schedules.params import Param, resolve_params
 from schedules.registry import register
 from tensorir.codegen import cpu
 from tensorir.ir.affine import Lin
-from tensorir.ir.expr import Axis
+from tensorir.ir.expr import Axis, Var
 from tensorir.ir.target import Target
 from tensorir.poly import tree
-from tensorir.schedule.resolve import axis, free_names, reference
+from tensorir.schedule.resolve import free_names, reference
 from tensorir.schedule.schedule import Schedule
-from tensorir.support.errors import ArgumentError, ScheduleError
+from tensorir.support.errors import ArgumentError
 
 # Iterations of a parallel loop for each thread, at least, so that shares come out even.
 ENOUGH = 8
@@ -88,9 +90,9 @@ def conv(
     written = found.update.writes[0].array.dtype
     lanes = where.lanes(written)
     p = resolve_params(params(where, written.bytes), given)
-    tile = _tile(found, where, lanes, p)
+    lanes, tile = _tile(found, where, lanes, p)
     if found.padding is not None:
-        s = _padding(s, found, lanes, parallel=parallel)
+        s = _padding(s, found, where.lanes(written), parallel=parallel)
     for stage in found.inlined:
         s = s.compute_inline(stage)
     n = _Nest(found, tile, lanes, parallel)
@@ -101,21 +103,24 @@ def conv(
     return n.threaded(s, where) if parallel else s
 
 
-def _tile(c: Convolution, target: Target, lanes: int, p: dict[str, int]) -> Tile:
+def _tile(c: Convolution, target: Target, lanes: int, p: dict[str, int]) -> tuple[int, Tile]:
+    """Lanes of a vector, and the tile."""
     filters = c.per_group or extent(c.filters)
-    row = extent(c.pixels[-1])
-    total = 1
-    for a in c.pixels:
-        total *= extent(a)
-    cycles, tile = filter_tile(
-        target, lanes, row, filters, c.taps, total, turned=not c.channels_last
-    )
-    if c.in_rows and p["lanes"] != 1:
-        other = row_tile(target, lanes, row, filters, c.taps, total)
-        if p["lanes"] == 2 or other[0] < cycles:
+    row = max(extent(c.pixels[-1]), 1)
+    total = math.prod(extent(a) for a in c.pixels)
+    own = math.gcd(lanes, c.per_group) if c.per_group else lanes  # lanes of one group
+    cycles, tile = filter_tile(target, own, row, filters, c.taps, total, turned=not c.channels_last)
+    near = 1 <= c.stride <= 4  # rows of places come out of whole vectors
+    rows = not c.channels_last and (own < lanes or (near and p["lanes"] != 1))
+    if rows:
+        other = row_tile(target, lanes, row, filters, c.taps, total, c.stride)
+        if p["lanes"] == 2 or own < lanes or other[0] < cycles:
             tile = other[1]
-    pixels, vectors = p["pixels"] or tile.pixels, p["vectors"] or tile.vectors
-    return Tile(tile.rows, pixels, vectors)
+            return lanes, Tile(True, p["pixels"] or tile.pixels, p["vectors"] or tile.vectors)
+    vectors = p["vectors"] or tile.vectors
+    if c.per_group:
+        vectors = math.gcd(vectors, c.per_group // own)
+    return own, Tile(False, p["pixels"] or tile.pixels, vectors)
 
 
 def _padding(s: Schedule, c: Convolution, lanes: int, *, parallel: bool) -> Schedule:
@@ -187,34 +192,29 @@ class _Nest:
         self.outer, self.counts = (*batch, *groups, *order), (*images, *parts, *count)
         self.block, self.inner = fo, order[-1]
         if c.tail:
-            s = s.compute_at(c.stage, self.inner).set_scope(c.stage, "local")
-            if c.finish:
-                s = s.set_scope(c.update.writes[0].array.name, "local")
+            s = kept(s, c.stage, c.update.writes[0].array.name, self.inner, tail=True)
         return self._sum(s)
 
     def _sum(self, s: Schedule) -> Schedule:
         c = self.c
-        inside = self._inside(s, c.update.name)
-        reduce = [a for a in inside if a.reduce]
+        accumulator = c.update.writes[0].array.name
+        found = inside(s, c.update.name, self.inner)
         lane, rest = self._tile_axes(s, c.update.name)
-        tile = [a for a in (rest, lane) if a is not None]
-        s = s.reorder(*(reference(s.program, a) for a in (*reduce, *tile)))
-        if c.tail:
-            buffer = c.update.writes[0].array.name
-        else:
-            (buffer,) = free_names(s, f"{c.stage}_tile")
-            own = c.update.writes[0].array.role == "temp"
-            if own:
-                s = s.cache_write(c.stage, "local", at=self.inner)
-                buffer = c.update.writes[0].array.name
-            else:
-                s = s.cache_write(c.stage, "local", at=self.inner, name=buffer)
+        order = [*(a for a in found if a.reduce), *(a for a in (rest, lane) if a is not None)]
+        s = s.reorder(*(reference(s.program, a) for a in order))
+        before = set(s.program.buffers)
+        if not c.tail:
+            s = kept(s, c.stage, accumulator, self.inner, tail=False)
         if not self.tile.rows and not c.channels_last:
             last = self._dimension()
             count = len(c.update.writes[0].index)
-            order = [d for d in range(count) if d != last] + [last]
-            for name in dict.fromkeys((buffer, *((c.stage,) if c.tail else ()))):
-                s = s.transform_layout(name, lambda *i: tuple(i[d] for d in order))
+            turned = [*(d for d in range(count) if d != last), last]
+            new = [a.name for a in s.program.buffers if a not in before]
+            mine = (accumulator, c.stage) if c.tail else (*new, accumulator)
+            local = {a.name for a, b in s.program.buffers.items() if b.scope == "local"}
+            for name in dict.fromkeys(mine):
+                if name in local:
+                    s = s.transform_layout(name, lambda *i: tuple(i[d] for d in turned))
         return s
 
     def _dimension(self) -> int:
@@ -226,7 +226,7 @@ class _Nest:
 
     def marked(self, s: Schedule) -> Schedule:
         """Vectors along the lanes, everything else of the tile written out."""
-        for name in self._statements(s):
+        for name in under(s, self.inner):
             lane, rest = self._tile_axes(s, name)
             stores = any(a.array.role == "output" for a in s.program.stmt(name).writes)
             if lane is not None and rest is not None and stores:
@@ -240,7 +240,8 @@ class _Nest:
     def threaded(self, s: Schedule, target: Target) -> Schedule:
         """Enough of the outer loops as one on all threads."""
         packed = any(
-            any(a.name == self.block for a in b.outside) for b in s.program.buffers.values()
+            any(a.name == self.block for a in b.outside)
+            for b in s.program.buffers.values()
             if b.scope == "global"
         )
         last = self.block if packed else self.inner
@@ -249,38 +250,24 @@ class _Nest:
             if count >= ENOUGH * target.threads:
                 break
             (both,) = free_names(s, "part")
-            try:
-                s = s.fuse(first, self.outer[k], into=both)
-            except ScheduleError:
+            after = attempt(s, "fuse", first, self.outer[k], into=both)
+            if after is s:
                 break
+            s = after
             first, count = both, count * self.counts[k]
         return attempt(s, "parallel", first)
-
-    def _statements(self, s: Schedule) -> list[str]:
-        """The statements in the tile that are not copies of another's loops."""
-        under = tree.find(s.program.tree, self._loop(s, self.inner))
-        assert under is not None
-        return [n for n in tree.stmts(under.body) if s.program.stmt(n).role != "init"]
 
     def _tile_axes(self, s: Schedule, name: str) -> tuple[Axis | None, Axis | None]:
         """The loop of lanes and the other one of the tile, of a statement in it."""
         stmt, place = s.program.stmt(name), s.program.placements[name]
-        inside = [a for a in self._inside(s, name) if not a.reduce]
+        found = [a for a in inside(s, name, self.inner) if not a.reduce]
         d = self._dimension()
-        along = stmt.writes[0].affine[d].subst(dict(place.index))
-        filters = [a for a in inside if any(a is b for b in along.atoms())]
-        places = [a for a in inside if not any(a is b for b in filters)]
+        env: dict[Axis | Var, Lin] = dict(place.index.items())
+        along = stmt.writes[0].affine[d].subst(env)
+        filters = [a for a in found if any(a is b for b in along.atoms())]
+        places = [a for a in found if not any(a is b for b in filters)]
         lanes, rest = (places, filters) if self.tile.rows else (filters, places)
         return (lanes[-1] if lanes else None), (rest[-1] if rest else None)
-
-    def _inside(self, s: Schedule, name: str) -> list[Axis]:
-        """The axes of a statement inside the innermost loop around the tile."""
-        axes = list(tree.axes_of(s.program.tree, name))
-        at = next(k for k, a in enumerate(axes) if a is self._loop(s, self.inner))
-        return axes[at + 1 :]
-
-    def _loop(self, s: Schedule, name: str) -> Axis:
-        return axis(s, name, primitive="conv").axis
 
     def _axes(self, s: Schedule, iters: tuple[Axis, ...]) -> tuple[str, list[str]]:
         """The loops of filters and of places, of the stage that is stored."""
@@ -303,15 +290,15 @@ class _Nest:
         return reference(s.program, s.program.placements[stage].roots[iterator])
 
 
-def _weights(
-    s: Schedule, n: _Nest, target: Target, blockwise: int, *, parallel: bool
-) -> Schedule:
+def _weights(s: Schedule, n: _Nest, target: Target, blockwise: int, *, parallel: bool) -> Schedule:
     """Weights in the order of the sum, a vector after the other; turned in registers."""
     c, width, lanes = n.c, n.width, n.lanes
     array = c.weight.array
     d = next(k for k, e in enumerate(c.weight.affine) if e == Lin({c.filters: 1}))
     count = len(c.weight.affine)
     straight = d == count - 1
+    if straight and lanes == 1:
+        return s
     size = extent(c.filters) * c.taps * array.dtype.bytes
     if straight and extent(c.filters) <= width:
         return s  # they lie so already
@@ -319,16 +306,12 @@ def _weights(
     (pack,) = free_names(s, f"{array.name}_packed")
     s = s.cache_read(array.name, at=at, name=pack)
     rest = [k for k in range(count) if k != d]
-    s = s.transform_layout(
-        pack, lambda *i: (i[d] // width, *(i[k] for k in rest), i[d] % width)
-    )
+    s = s.transform_layout(pack, lambda *i: (i[d] // width, *(i[k] for k in rest), i[d] % width))
     copy = f"{pack}.copy"
     place = s.program.placements[copy]
-    own = [
-        a for a in tree.axes_of(s.program.tree, copy)
-        if a.name.startswith(f"{pack}.")
-    ]
-    along = s.program.stmt(copy).writes[0].affine[d].subst(dict(place.index))
+    own = [a for a in tree.axes_of(s.program.tree, copy) if a.name.startswith(f"{pack}.")]
+    env: dict[Axis | Var, Lin] = dict(place.index.items())
+    along = s.program.stmt(copy).writes[0].affine[d].subst(env)
     filters = next((a for a in own if any(a is b for b in along.atoms())), None)
     sums = [a for a in own if a is not filters]
     if filters is None:

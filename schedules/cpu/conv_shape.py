@@ -64,18 +64,13 @@ class Convolution:
         return self.update.writes[0].affine[-1] == Lin({self.filters: 1})
 
     @property
-    def in_rows(self) -> bool:
-        """Whether neighbours in memory are places, in the result and in the input."""
-        last = self.update.writes[0].affine[-1]
-        return last == Lin({self.pixels[-1]: 1}) and self.rows_of(self.data.affine[-1])
-
-    def rows_of(self, index: Lin) -> bool:
-        """Whether an index of the input moves by one with the last place."""
+    def stride(self) -> int:
+        """How far neighbours of a row of places are apart in the input; 0 where that varies."""
         x = self.pixels[-1]
-        return any(a is x and v == 1 for a, v in index.terms.items()) or any(
-            isinstance(a, tuple) and a[0] == "%" and a[1] == Lin({x: 1}) and v == 1
-            for a, v in index.terms.items()
-        )
+        index = self.data.affine[-1]
+        if any(isinstance(a, tuple) and a[0] == "%" and a[1] == Lin({x: 1}) for a in index.terms):
+            return 1
+        return abs(index.coef(x))
 
     @property
     def taps(self) -> int:
@@ -101,10 +96,12 @@ def convolution_of(s: Schedule) -> Convolution | None:
     if len(updates) != 1:
         return None
     u = updates[0]
-    around = _around(s, u)
+    around = around_of(s, u)
     product = product_of(u)
     if around is None or product is None or len(u.domain) != 1 or len(u.writes) != 1:
         return None
+    if len(product[0].index) < 3:
+        return None  # a product of matrices
     found = _roles(u, *product)
     if found is None:
         return None
@@ -143,7 +140,7 @@ def _slot(e: Expr) -> int | None:
     return e.slot if isinstance(e, Ref) and e.slot > 0 else None
 
 
-def _around(
+def around_of(
     s: Schedule, u: Statement
 ) -> tuple[str | None, bool, str | None, tuple[str, ...]] | None:
     """Padding, whether a step finishes the sum, and what follows; None for other stages."""
@@ -166,12 +163,22 @@ def _around(
             return None
         if {r.index for r in reads} != {reads[0].index} or x.writes[0].array.role == "input":
             return None
-        if k and reads[0].index != tuple(Lin({a: 1}) for a in x.iters):
+        if k and not in_place(reads[0], x.iters):
             return None
         if k < len(tails) - 1 and x.writes[0].array.role != "temp":
             return None
     names = [x.stage for x in tails]
     return padding, finish, names[-1] if names else None, tuple(names[:-1])
+
+
+def in_place(access: Access, iters: tuple[Axis, ...]) -> bool:
+    """Whether an access is to the cell that the iterators name; one of a single value may be 0."""
+    if not access.exact or len(access.index) != len(iters):
+        return False
+    return all(
+        e == Lin({a: 1}) or (extent(a) == 1 and e == Lin({}, 0))
+        for e, a in zip(access.affine, iters, strict=True)
+    )
 
 
 def is_padding(x: Statement) -> bool:
@@ -247,4 +254,12 @@ def _among(a: Axis, axes: list[Axis]) -> bool:
     return any(x is a for x in axes)
 
 
-__all__ = ["Convolution", "convolution_of", "extent", "is_padding", "product_of"]
+__all__ = [
+    "Convolution",
+    "around_of",
+    "convolution_of",
+    "extent",
+    "in_place",
+    "is_padding",
+    "product_of",
+]

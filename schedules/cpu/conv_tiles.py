@@ -54,15 +54,17 @@ def filter_tile(
 
 
 def row_tile(
-    target: Target, lanes: int, pixels: int, filters: int, taps: int, total: int
+    target: Target, lanes: int, pixels: int, filters: int, taps: int, total: int, stride: int
 ) -> tuple[float, Tile]:
-    """Lanes along places: cycles of the whole, and the tile that needs the fewest."""
+    """Lanes along places, `stride` apart in the input: cycles of the whole, and the tile that
+    needs the fewest."""
     best: tuple[float, Tile] | None = None
     for vectors in (4, 3, 2, 1):
         for f in range(min(filters, 8), 0, -1):
             if f * vectors + vectors + 1 > target.vector_registers - 1:
                 continue
-            step = max(f * vectors / UNITS, (f + vectors) / UNITS, LATENCY) + STEP
+            loads = vectors if stride == 1 else vectors * 2 * stride
+            step = max(f * vectors / UNITS, (f + loads) / UNITS, LATENCY) + STEP
             panels = max(-(-pixels // lanes) / vectors, 1)
             tiles = panels * -(-filters // f) * (total / pixels)
             cycles = tiles * (step * taps + f * vectors * STORED + START)

@@ -6,10 +6,12 @@ image. Rows in the middle need no masks, so the first and the last few are loops
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from schedules.cpu.conv_shape import extent, is_padding, product_of
-from schedules.cpu.steps import attempt
+from schedules.cpu.conv_shape import around_of, extent, in_place, product_of
+from schedules.cpu.steps import inside, joined, kept, lanes_last, under
+from schedules.cpu.structure import attempt
 from schedules.params import Param, resolve_params
 from schedules.registry import register
 from tensorir.codegen import cpu
@@ -17,22 +19,25 @@ from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Axis
 from tensorir.ir.statement import Access, Statement
 from tensorir.ir.target import Target
-from tensorir.poly import tree
 from tensorir.schedule.resolve import free_names, reference
 from tensorir.schedule.schedule import Schedule
 from tensorir.support.errors import ArgumentError
 
 # Vectors of a row that are written out; longer rows are a loop.
 WRITTEN = 4
+# Places that are computed at once where lanes are channels.
+PLACES = 4
 # Products that are written out for one tile; larger windows keep loops over their elements.
 MOST = 160
 
 
 def params(target: Target, itemsize: int = 4) -> tuple[Param, ...]:
-    """`rows` rows of the result are computed at once, from registers: their windows overlap."""
-    del itemsize
-    most = 4 if target.vector_registers >= 32 else 2
-    return (Param("rows", (1, 2, 4, 6), most),)
+    """`rows` rows of the result are computed at once, from registers: their windows overlap.
+
+    0 lets the shape decide: fewer where windows overlap less, and where a row is long.
+    """
+    del target, itemsize
+    return (Param("rows", (0, 1, 2, 4, 6), 0),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,8 @@ class Depthwise:
 
     update: Statement
     padding: str | None
+    tail: str | None
+    inlined: tuple[str, ...]
     data: Access
     weight: Access
     places: tuple[Axis, ...]
@@ -48,11 +55,24 @@ class Depthwise:
     reduce: tuple[Axis, ...]
     channels_last: bool
 
+    def loops(self, s: Schedule) -> list[str]:
+        """The loops over the cells of the stage that is stored, as declared."""
+        place = s.program.placements[self.tail or self.update.name]
+        iters = s.program.stmt(self.tail or self.update.name).iters
+        count = len(self.update.iters) - len(self.reduce)
+        return [reference(s.program, place.roots[a]) for a in iters[:count]]
+
+    @property
+    def stride(self) -> int:
+        """How far neighbours of the result are apart in the input."""
+        x = self.places[-1]
+        return max((abs(e.coef(x)) for e in self.data.affine), default=1)
+
 
 def depthwise(
     s: Schedule, target: str | Target | None = None, *, parallel: bool = True, **given: int
 ) -> Schedule:
-    """Schedule a depthwise convolution, with its padding.
+    """Schedule a depthwise convolution, with its padding and what follows it.
 
     Raises
     ------
@@ -77,84 +97,72 @@ def depthwise(
     p = resolve_params(params(where, written.bytes), given)
     if found.padding is not None:
         s = s.compute_inline(found.padding)
+    for stage in found.inlined:
+        s = s.compute_inline(stage)
     if found.channels_last:
         return _along_channels(s, found, lanes, parallel=parallel)
     return _along_rows(s, found, lanes, p["rows"], parallel=parallel)
 
 
-def _along_rows(
-    s: Schedule, d: Depthwise, lanes: int, rows: int, *, parallel: bool
-) -> Schedule:
-    stage = d.update.stage
-    place = s.program.placements[d.update.name]
-    names = [reference(s.program, place.roots[a]) for a in d.update.iters]
-    outer = names[: len(names) - len(d.reduce)]
-    taps = names[len(outer) :]
+def _along_rows(s: Schedule, d: Depthwise, lanes: int, rows: int, *, parallel: bool) -> Schedule:
     row = extent(d.places[-1])
+    high = extent(d.places[-2]) if len(d.places) > 1 else 1
     vectors = -(-row // lanes)
+    if not rows:
+        rows = 4 if vectors <= WRITTEN and d.stride == 1 else 2
+    rows = min(rows, max(high, 1))
+    outer = d.loops(s)
     xo, xi = free_names(s, "xo", "xi")
     s = s.split(outer[-1], lanes, into=(xo, xi))
-    tile, around = [xi], [*outer[:-1], xo]
-    high = extent(d.places[-2]) if len(d.places) > 1 else 1
-    yo = ""
+    tile, around, yo = [xi], [*outer[:-1], xo], ""
     if high > 1:
         yo, yi = free_names(s, "yo", "yi")
-        s = s.split(outer[-2], min(rows, high), into=(yo, yi))
+        s = s.split(outer[-2], rows, into=(yo, yi))
         tile, around = [yi, xi], [*outer[:-2], yo, xo]
-    s = s.reorder(*around, *tile).reorder(*taps, *tile)
-    count = 1
-    for a in d.reduce:
-        count *= extent(a)
-    (acc,) = free_names(s, f"{stage}_tile")
-    private = d.update.writes[0].array.role == "temp"
-    s = s.cache_write(stage, "local", at=xo, **({} if private else {"name": acc}))
-    for name in (n for n in tree.stmts(s.program.tree) if s.program.stmt(n).role != "init"):
-        last = tree.axes_of(s.program.tree, name)
-        lane = [a for a in last if not a.reduce][-1]
-        s = attempt(s, "vectorize", reference(s.program, lane), width=lanes)
-    for name in (*taps, *tile[:-1]):
-        if name not in taps or count * min(rows, high) <= MOST:
-            s = attempt(s, "unroll", name)
-    if count * min(rows, high) * vectors <= MOST:
+    s = _in_registers(s.reorder(*around, *tile), d, xo, lanes)
+    count = math.prod(extent(a) for a in d.reduce)
+    written = count * rows <= MOST
+    for name in under(s, xo):
+        for a in inside(s, name, xo)[:-1]:
+            if written or not a.reduce:
+                s = attempt(s, "unroll", reference(s.program, a))
+    if count * rows * vectors <= MOST:
         s = attempt(s, "unroll", xo) if vectors > 1 else s
-        if yo and d.padding is not None and -(-high // min(rows, high)) > 2:
-            s = attempt(s, "peel", yo, first=1, last=1)
-    elif d.padding is not None and vectors > 2:
+        if yo and d.padding is not None and high > rows:
+            ends = {"first": 1, "last": 1} if high > 2 * rows else {"first": 1}
+            s = attempt(s, "peel", yo, **ends)
+    elif d.padding is not None and vectors > 2 and written:
         s = attempt(s, "peel", xo, first=1, last=1)
-    return _threads(s, outer[: len(outer) - len(d.places)]) if parallel else s
+    if not parallel:
+        return s
+    s, first = joined(s, outer[: len(outer) - len(d.places)])
+    return attempt(s, "parallel", first)
 
 
 def _along_channels(s: Schedule, d: Depthwise, lanes: int, *, parallel: bool) -> Schedule:
     """Neighbours in memory are channels: vectors of them, a few places at once."""
-    stage = d.update.stage
-    place = s.program.placements[d.update.name]
-    names = [reference(s.program, place.roots[a]) for a in d.update.iters]
-    outer = names[: len(names) - len(d.reduce)]
-    taps = names[len(outer) :]
-    channel, x = outer[-1], outer[-2]
-    co, ci = free_names(s, "co", "ci")
-    xo, xi = free_names(s, "xo", "xi")
-    s = s.split(channel, lanes, into=(co, ci)).split(x, 4, into=(xo, xi))
-    around = [*outer[:-2], xo, co]
-    s = s.reorder(*around, xi, ci).reorder(*taps, xi, ci)
-    (acc,) = free_names(s, f"{stage}_tile")
-    private = d.update.writes[0].array.role == "temp"
-    s = s.cache_write(stage, "local", at=co, **({} if private else {"name": acc}))
-    for name in (n for n in tree.stmts(s.program.tree) if s.program.stmt(n).role != "init"):
-        lane = [a for a in tree.axes_of(s.program.tree, name) if not a.reduce][-1]
-        s = attempt(s, "vectorize", reference(s.program, lane), width=lanes)
-    s = attempt(s, "unroll", xi)
-    return _threads(s, outer[: len(outer) - 2]) if parallel else s
-
-
-def _threads(s: Schedule, outer: list[str]) -> Schedule:
-    """All of `outer` as one loop on all threads."""
-    first, *rest = outer
-    for name in rest:
-        (both,) = free_names(s, "part")
-        s = s.fuse(first, name, into=both)
-        first = both
+    outer = d.loops(s)
+    co, ci, xo, xi = free_names(s, "co", "ci", "xo", "xi")
+    s = s.split(outer[-1], lanes, into=(co, ci)).split(outer[-2], PLACES, into=(xo, xi))
+    s = _in_registers(s.reorder(*outer[:-2], xo, co, xi, ci), d, co, lanes)
+    for name in under(s, co):
+        for a in [a for a in inside(s, name, co)[:-1] if not a.reduce]:
+            s = attempt(s, "unroll", reference(s.program, a))
+    if not parallel:
+        return s
+    s, first = joined(s, outer[:-2])
     return attempt(s, "parallel", first)
+
+
+def _in_registers(s: Schedule, d: Depthwise, at: str, lanes: int) -> Schedule:
+    """The tile in registers, the sum around it, vectors along its last loop."""
+    u = d.update
+    s = kept(s, u.stage, u.writes[0].array.name, at, tail=True) if d.tail else s
+    found = inside(s, u.name, at)
+    order = [*(a for a in found if a.reduce), *(a for a in found if not a.reduce)]
+    s = s.reorder(*(reference(s.program, a) for a in order))
+    s = s if d.tail else kept(s, u.stage, u.writes[0].array.name, at, tail=False)
+    return lanes_last(s, at, lanes)
 
 
 def depthwise_of(s: Schedule) -> Depthwise | None:
@@ -165,32 +173,35 @@ def depthwise_of(s: Schedule) -> Depthwise | None:
     if len(updates) != 1:
         return None
     u = updates[0]
-    padding = None
-    for x in s.program.statements:
-        if x.stage != u.stage:
-            if padding is not None or not is_padding(x):
-                return None
-            padding = x.stage
-    product = product_of(u)
-    if product is None or len(u.domain) != 1 or len(u.writes) != 1:
+    around, product = around_of(s, u), product_of(u)
+    if around is None or product is None or len(u.domain) != 1 or len(u.writes) != 1:
         return None
+    padding, _, tail, inlined = around
     data, weight = product
     out = u.writes[0]
-    kept = [a for a in u.iters if any(e == Lin({a: 1}) for e in out.affine)]
-    reduce = tuple(a for a in u.iters if not any(a is b for b in kept))
+    cells = [a for a in u.iters if any(e == Lin({a: 1}) for e in out.affine)]
+    reduce = tuple(a for a in u.iters if not any(a is b for b in cells))
     known = [a for e in weight.affine for a in e.atoms() if isinstance(a, Axis)]
-    channels = [a for a in kept if any(a is b for b in known)]
-    if len(kept) != len(out.index) or len(channels) != 1 or not reduce:
+    channels = [a for a in cells if any(a is b for b in known)]
+    if tail is not None and not _follows(s.program.stmt(tail)):
+        return None
+    if len(cells) != len(out.index) or len(channels) != 1 or not reduce:
         return None
     c = channels[0]
-    if not any(e == Lin({c: 1}) for e in data.affine) or u.iters[: len(kept)] != tuple(kept):
+    if not any(e == Lin({c: 1}) for e in data.affine) or u.iters[: len(cells)] != tuple(cells):
         return None
-    k = next(i for i, a in enumerate(kept) if a is c)
-    last = k == len(kept) - 1
-    places = tuple(kept[1:k] if last else kept[k + 1 :])
+    k = next(i for i, a in enumerate(cells) if a is c)
+    last = k == len(cells) - 1
+    places = tuple(cells[1:k] if last else cells[k + 1 :])
     if not places or any(not extent(a) for a in (*places, *reduce, c)):
         return None
-    return Depthwise(u, padding, data, weight, places, c, reduce, last)
+    return Depthwise(u, padding, tail, inlined, data, weight, places, c, reduce, last)
+
+
+def _follows(tail: Statement) -> bool:
+    """Whether a stage after the sum reads it where it writes."""
+    reads = [r for r in tail.reads if r.array.role == "temp"]
+    return all(in_place(r, tail.iters) for r in (*reads, *tail.writes))
 
 
 @register("depthwise", lambda s: depthwise_of(s) is not None)

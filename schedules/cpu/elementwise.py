@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schedules.cpu import structure
-from schedules.default import inline_elementwise
+from schedules.fusion import inline_elementwise
 from schedules.params import Param, resolve_params
 from schedules.registry import register
 from tensorir.codegen import cpu
@@ -14,10 +14,14 @@ from tensorir.schedule.schedule import Schedule
 from tensorir.support.errors import ArgumentError
 
 _LEAST_WORK = 1 << 18  # instructions below which a second thread costs more than it does
+_MOST = 60  # instructions that unrolled copies may have together
 
 
 def params(target: Target, itemsize: int = 4) -> tuple[Param, ...]:
-    """The one parameter of :func:`elementwise`: how many vectors are computed at a time."""
+    """The one parameter of :func:`elementwise`: how many vectors are computed at a time.
+
+    Where an element takes many instructions fewer do as well.
+    """
     del target, itemsize
     return (Param("unroll", (1, 2, 4, 8), 4),)
 
@@ -50,11 +54,15 @@ def elementwise(
     Examples
     --------
     >>> import tensorir as tir
-    >>> x = tir.placeholder((1000, 1000), name="x")
-    >>> t = tir.compute((1000, 1000), lambda i, j: 2.0 * x[i, j] + 1.0, name="t")
-    >>> y = tir.compute((1000, 1000), lambda i, j: tir.maximum(t[i, j], 0.0), name="y")
+    >>> x = tir.placeholder((1_000_000,), name="x")
+    >>> t = tir.compute((1_000_000,), lambda i: 2.0 * x[i] + 1.0, name="t")
+    >>> y = tir.compute((1_000_000,), lambda i: tir.maximum(t[i], 0.0), name="y")
     >>> s = elementwise(tir.schedule(y), "x86-64-v4", parallel=False)
     >>> print(s.loops())
+    for i in 0..15625
+      for i.u in 0..4  # unroll
+        for i.v in 0..16  # vectorize 16
+          y[64*i + 16*i.u + i.v] = max(2.0 * x[64*i + 16*i.u + i.v] + 1.0, 0.0)
     """
     if not _chain(s):
         raise ArgumentError(
@@ -69,7 +77,10 @@ def elementwise(
         *_, last = structure.loops_of(s, main)
         points = structure.points(main) if len(structure.loops_of(s, main)) == 1 else None
         n = structure.extent(main.iters[-1]) if points is None else points
-        s = structure.vectors_of(s, last, n, structure.lanes(where, main), p["unroll"])
+        unroll = p["unroll"]
+        while "unroll" not in given and unroll > 1 and unroll * structure.weight(main) > _MOST:
+            unroll //= 2
+        s = structure.vectors_of(s, last, n, structure.lanes(where, main), unroll)
         for w in main.writes:
             s = structure.stream(s, w.array, where)
         if parallel and structure.worth((main,), _LEAST_WORK // max(1, structure.weight(main))):

@@ -7,9 +7,7 @@ added to a vector of it, so that it is loaded and stored once for all of them.
 
 from __future__ import annotations
 
-from math import prod
-
-from schedules.cpu.contraction import Contraction, contraction, extent
+from schedules.cpu.contraction import Contraction, contraction
 from schedules.cpu.tiling import in_vectors, unrolled
 from schedules.params import Param, resolve_params
 from tensorir.codegen import cpu
@@ -83,13 +81,13 @@ def gemv(
     p = resolve_params(params(where, c.dtype.bytes), given)
     lanes = c.lanes(where)
     i = c.columns[-1]
-    before = [a.name for a in c.order if a not in c.sums and a is not i]
-    if c.right.last is i:
+    before = c.others(i)
+    if c.right.last == i:
         s, first = _by_steps(s, c, p["steps"], lanes)
     else:
         s, first = _by_rows(s, c, p["rows"], p["accumulators"], lanes)
-    sizes = [extent(a) for a in c.order]
-    worth = any(n is None for n in sizes) or prod(n or 0 for n in sizes) >= PARALLEL_WORK
+    work = c.size(*c.sizes)
+    worth = work is None or work >= PARALLEL_WORK
     for loop in (*before[:1], first):
         if parallel and worth and s.check("parallel", loop):
             return s.parallel(loop)
@@ -102,14 +100,14 @@ def _by_rows(
     """A few rows at a time, each in partial sums; with the loop over those groups."""
     i, k = c.columns[-1], c.sums[0]
     io, ii, ko, ki, part = free_names(s, "io", "ii", "ko", "ki", "part")
-    s = s.split(i.name, rows, into=(io, ii)).split(k.name, lanes * accumulators, into=(ko, ki))
+    s = s.split(i, rows, into=(io, ii)).split(k, lanes * accumulators, into=(ko, ki))
     s = s.reorder(ko, ii, ki).rfactor(ki, into=part, at=io, lanes=lanes)
     s = s.set_scope(part, "local")
     # the partial sums of a row lie side by side
     s = s.transform_layout(part, lambda lane, *row: (*row, lane))
     s = s.vectorize(ki, width=lanes)
     outer = {io, ko}
-    for loop in [a.name for a in s.axes if a.name.split(".")[-1] in (ii, ki, i.name)]:
+    for loop in [a.name for a in s.axes if a.name.split(".")[-1] in (ii, ki, i)]:
         s = unrolled(s, loop) if loop not in outer else s
     return s, io
 
@@ -117,13 +115,11 @@ def _by_rows(
 def _by_steps(s: Schedule, c: Contraction, steps: int, lanes: int) -> tuple[Schedule, str]:
     """Rows of the matrix, a few at a time, added to the result; with the loop to share out."""
     i, k = c.columns[-1], c.sums[0]
-    ko, ki, jo, ji, tile = free_names(s, "ko", "ki", "jo", "ji", "tile")
-    jc, jb = free_names(s, "jc", "jb")
-    s = s.split(k.name, steps, into=(ko, ki)).split(i.name, BLOCK, into=(jc, jb))
+    ko, ki, jo, ji, jc, jb = free_names(s, "ko", "ki", "jo", "ji", "jc", "jb")
+    s = s.split(k, steps, into=(ko, ki)).split(i, BLOCK, into=(jc, jb))
     s = s.split(jb, 2 * lanes, into=(jo, ji)).reorder(jc, ko, jo, ki, ji)
     s = s.init_at(c.stage, ko)
     known = {a.name for a in s.axes}
-    s = s.cache_write(c.stage, "local", at=jo, name=tile).vectorize(ji, width=lanes)
+    s = s.cache_write(c.stage, "local", at=jo).vectorize(ji, width=lanes)
     s = unrolled(unrolled(s, ji), ki)
-    copies = [a.name for a in s.axes if a.name not in known and a.name.startswith(f"{tile}.")]
-    return in_vectors(s, copies, lanes), jc
+    return in_vectors(s, [a.name for a in s.axes if a.name not in known], lanes), jc

@@ -9,27 +9,33 @@ Multiplication, 2008), but for the block of the left operand, which their larger
 
 from __future__ import annotations
 
-from math import prod
+from collections.abc import Mapping
 
-from schedules.cpu.contraction import Contraction, contraction, extent
+from schedules.cpu.contraction import Contraction, Operand, contraction
 from schedules.cpu.gemv import gemv, is_gemv
 from schedules.cpu.small import is_small, small_for
 from schedules.cpu.tiling import register_tile, tile_of, unrolled
 from schedules.params import Param, resolve_params
 from schedules.registry import register
 from tensorir.codegen import cpu
-from tensorir.ir.expr import Axis
+from tensorir.ir.expr import Expr
 from tensorir.ir.target import Target
-from tensorir.schedule.resolve import free_names
+from tensorir.poly import tree
+from tensorir.schedule.resolve import free_names, reference
 from tensorir.schedule.schedule import Schedule
 from tensorir.support.errors import ArgumentError
 
 DEPTHS = (128, 256, 384, 512, 768, 1024, 1536, 2048, 4096)
+AHEAD = 8
 STRIPS = 4  # for each thread: fewer are shared out unevenly
 
 
 def params(
-    target: Target, itemsize: int = 4, rows: int | None = None, columns: int | None = None
+    target: Target,
+    itemsize: int = 4,
+    rows: int | None = None,
+    columns: int | None = None,
+    depth: int | None = None,
 ) -> tuple[Param, ...]:
     """The parameters of :func:`matmul` for a target, a size of elements, and a result.
 
@@ -37,7 +43,7 @@ def params(
     cache at most; `mc` rows are multiplied by all strips before the next ones are. With `pack_a`
     rows of A are packed too: read in place they are as fast, unless they are stored as columns.
     """
-    mr, nv = tile_of(target, target.vector_bytes // itemsize, rows, columns)
+    mr, nv = tile_of(target, target.vector_bytes // itemsize, rows, columns, depth)
     wide = nv * target.vector_bytes
     fit = [d for d in DEPTHS if d * wide <= target.l2 // 2]
     tall = tuple(range(1, 17)) if target.vector_registers >= 32 else tuple(range(1, 7))
@@ -95,9 +101,49 @@ def matmul(
             "by i or j, by k, and by what else the result is"
         )
     where = cpu.target("native" if target is None else target)
-    p = resolve_params(params(where, c.dtype.bytes, extent(c.rows[-1]), _columns(c)), given)
-    plan = _Plan(s, c, where, p)
-    return plan.schedule(parallel=parallel)
+    plan = _plan(s, c, where, given)
+    s = plan.tiled()
+    return plan.shared(s) if parallel else s
+
+
+def product_with(
+    s: Schedule, c: Contraction, target: Target, after: str | None
+) -> tuple[Schedule, tuple[str, ...]]:
+    """One product among other stages, and the stage `after` it done on each tile where it may be.
+
+    Returns the schedule, and what became of `after`: its name if it is part of the product now.
+    """
+    plan = _plan(s, c, target, {})
+    s = plan.tiled()
+    fused: tuple[str, ...] = ()
+    if after is not None and s.check("reverse_compute_at", after, plan.ir):
+        s = s.reverse_compute_at(after, plan.ir)
+        last = tree.loops_of(s.program.tree, after)[-1].axis
+        loop = reference(s.program, last)
+        if s.check("vectorize", loop, width=plan.lanes):
+            s = s.vectorize(loop, width=plan.lanes)
+        fused = (after,)
+    return plan.shared(s), fused
+
+
+def _plan(s: Schedule, c: Contraction, target: Target, given: Mapping[str, int]) -> _Plan:
+    rows, columns, depth = c.sizes[c.rows[-1]], c.sizes[c.columns[-1]], c.size(*c.sums)
+    declared = params(target, c.dtype.bytes, rows, columns, depth)
+    if c.left.last == c.rows[-1]:
+        given = {**_columnwise(target, c, depth, columns), **given}
+    return _Plan(s, c, target, resolve_params(declared, given))
+
+
+def _columnwise(
+    target: Target, c: Contraction, depth: int | None, columns: int | None
+) -> dict[str, int]:
+    """Parameters for a left operand whose rows are stored as columns: pieces of them are packed."""
+    mr, nv = (8, 3) if target.vector_registers >= 32 else (4, 3)
+    found = {"mr": mr, "nv": nv, "pack_a": 1}
+    if depth and columns is not None and columns <= STRIPS * nv * c.lanes(target):
+        # few strips use them: they stay in the second cache meanwhile
+        found["mc"] = max(mr, target.l2 // 2 // (depth * c.dtype.bytes) // mr * mr)
+    return found
 
 
 class _Plan:
@@ -108,87 +154,100 @@ class _Plan:
         self.lanes = c.lanes(target)
         self.i, self.j = c.rows[-1], c.columns[-1]
         self.wide = p["nv"] * self.lanes
-        self.blocked = len(c.rows) == 1 and _more(extent(self.i), p["mc"])
-        self.deep = len(c.sums) == 1 and _more(extent(c.sums[0]), p["kc"])
+        self.blocked = len(c.rows) == 1 and _more(c.sizes[self.i], p["mc"])
+        depth = c.sizes[c.sums[0]]
+        # a sum that is finished stays in registers if its depth may be small
+        shallow = c.finished and depth is None
+        self.deep = len(c.sums) == 1 and _more(depth, p["kc"]) and not shallow
         self.threads = target.threads
         self.ic, self.ib, self.ir, self.ii, self.jr, self.ji, self.pc, self.kk = free_names(
             s, "ic", "ib", "ir", "ii", "jr", "ji", "pc", "kk"
         )
-        self.tile, self.strip, self.panel = free_names(s, "tile", "strip", "panel")
+        self.strip, self.panel = free_names(s, "strip", "panel")
 
-    def schedule(self, *, parallel: bool) -> Schedule:
+    def tiled(self) -> Schedule:
+        """All on one thread."""
         c, p = self.c, self.p
-        s = self.s.split(self.j.name, self.wide, into=(self.jr, self.ji))
+        s = self.s.split(self.j, self.wide, into=(self.jr, self.ji))
         if self.blocked:
-            s = s.split(self.i.name, p["mc"], into=(self.ic, self.ib))
+            s = s.split(self.i, p["mc"], into=(self.ic, self.ib))
             s = s.split(self.ib, p["mr"], into=(self.ir, self.ii))
         else:
-            s = s.split(self.i.name, p["mr"], into=(self.ir, self.ii))
+            s = s.split(self.i, p["mr"], into=(self.ir, self.ii))
         s = self._ordered(s)
-        s = register_tile(s, c.stage, self.ir, self.ii, self.ji, self.lanes, self.tile)
-        if p["pack_a"] or c.left.last not in c.sums:
+        s = register_tile(s, c.stage, self.ir, self.ii, self.ji, self.lanes)
+        if p["pack_a"]:
             s = self._packed_rows(s)
-        s = self._packed_strip(s)
-        return self._parallel(s) if parallel else s
+        return self._packed_strip(s)
 
     def _ordered(self, s: Schedule) -> Schedule:
         c = self.c
-        near = (*c.rows[:-1], self.i, self.j)  # other rows go inside: they share the strip
-        outer = [a.name for a in c.order if a not in c.sums and a not in near]
-        rows = [a.name for a in c.rows[:-1]]
+        rows = c.rows[:-1]  # they go inside, for they share the strip
+        outer = c.others(*c.rows, self.j)
         blocks = [self.ic] if self.blocked else []
-        sums = [a.name for a in c.sums]
         if not self.deep:
             # the tile alone first, so that it starts at zero inside
             s = s.reorder(*outer, *blocks, self.jr, *rows, self.ir, self.ii, self.ji)
-            return s.reorder(*sums, self.ii, self.ji)
-        s = s.split(sums[0], self.p["kc"], into=(self.pc, self.kk))
-        s = s.reorder(
-            *outer, *blocks, self.pc, self.jr, *rows, self.ir, self.kk, self.ii, self.ji
-        )
+            return s.reorder(*c.sums, self.ii, self.ji)
+        s = s.split(c.sums[0], self.p["kc"], into=(self.pc, self.kk))
+        inner = (self.jr, *rows, self.ir, self.kk, self.ii, self.ji)
+        s = s.reorder(*outer, *blocks, self.pc, *inner)
         # it starts at zero in the first panel, and is loaded in the later ones
         return s.init_at(c.stage, self.pc)
 
     def _packed_strip(self, s: Schedule) -> Schedule:
         right = self.c.right
         s = s.cache_read(right.name, at=self.jr, name=self.strip)
-        j = f"{self.strip}.{self.j.name}"
-        if right.last is self.j:
+        j = self.c.copy(self.strip, self.j)
+        if right.last == self.j:
+            # what the copy reads lies far apart: it is asked for a few rows ahead
+            s = s.prefetch(right.name, self.c.copy(self.strip, self.c.sums[-1]), AHEAD)
             return unrolled(s.vectorize(j, width=self.lanes), j)
-        assert right.last is not None
-        return self._turned(s, self.strip, right.last, self.j)
+        return self._turned(s, self.strip, right, self.j)
 
     def _packed_rows(self, s: Schedule) -> Schedule:
-        """Rows of the left operand copied at the outermost place where they are needed."""
-        left, k = self.c.left, self.c.sums[-1]
-        at = self.pc if self.deep else self.jr
-        outside = [a.name for a in s.axes]
-        before = outside[outside.index(at) - 1] if not self.deep and outside[0] != at else None
-        at = self.pc if self.deep else before or at
-        s = s.cache_read(left.name, at=at, name=self.panel)
-        if left.last is k:
-            return s.vectorize(f"{self.panel}.{k.name}", width=self.lanes)
-        assert left.last is not None
-        return self._turned(s, self.panel, left.last, k)
+        """The left operand copied in the order in which tiles read it, around all strips."""
+        left, k, mr, panel = self.c.left, self.c.sums[-1], self.p["mr"], self.panel
+        around = self.c.others(*self.c.rows, self.j) + [self.ic] * self.blocked
+        around += [self.pc] * self.deep
+        s = s.cache_read(left.name, at=around[-1] if around else None, name=panel)
+        if mr == 1:
+            return s  # it is in that order already
+        a, b = left.index.index(self.i), left.index.index(k)
 
-    def _turned(self, s: Schedule, copy: str, source: Axis, target: Axis) -> Schedule:
-        """A copy whose vectors are read along `source` and stored along `target`, in squares."""
-        names = free_names(s, "to", "ti", "fo", "fi")
-        to, ti, fo, fi = names
-        s = s.split(f"{copy}.{target.name}", self.lanes, into=(to, ti))
-        s = s.split(f"{copy}.{source.name}", self.lanes, into=(fo, fi))
-        s = s.reorder(to, fo, fi, ti)
+        def tiles(*d: Expr) -> tuple[Expr, ...]:
+            rest = (x for n, x in enumerate(d) if n not in (a, b))
+            return (*rest, d[a] // mr, d[b], d[a] % mr)
+
+        s = s.transform_layout(panel, tiles)
+        to, ti, fo, fi = free_names(s, "to", "ti", "fo", "fi")
+        s = s.split(self.c.copy(panel, self.i), mr, into=(to, ti))
+        s = s.split(self.c.copy(panel, k), self.lanes, into=(fo, fi))
+        if left.last != self.i:
+            return s.reorder(to, fo, fi, ti).vectorize(fi, width=self.lanes).unroll(ti)
+        s = s.reorder(fo, to, fi, ti)
+        whole = mr <= self.lanes and mr & (mr - 1) == 0
+        return s.vectorize(ti, width=mr) if whole else unrolled(s, ti)
+
+    def _turned(self, s: Schedule, copy: str, of: Operand, along: str) -> Schedule:
+        """A copy stored along another dimension than its operand: squares turned in registers."""
+        at = of.index.index(along)
+        s = s.transform_layout(copy, lambda *d: (*d[:at], *d[at + 1 :], d[at]))
+        to, ti, fo, fi = free_names(s, "to", "ti", "fo", "fi")
+        s = s.split(self.c.copy(copy, along), self.lanes, into=(to, ti))
+        s = s.split(self.c.copy(copy, of.last or ""), self.lanes, into=(fo, fi)).reorder(
+            to, fo, fi, ti
+        )
         return s.vectorize(fi, width=self.lanes).unroll(ti)
 
-    def _parallel(self, s: Schedule) -> Schedule:
+    def shared(self, s: Schedule) -> Schedule:
         """The outermost loop that has enough iterations for all threads."""
         c = self.c
-        outer = [a for a in c.order if a not in c.sums and a not in (*c.rows, self.j)]
-        for a in outer:
-            n = extent(a)
-            if (n is None or n >= self.threads) and s.check("parallel", a.name):
-                return s.parallel(a.name)
-        columns = extent(self.j)
+        for loop in c.others(*c.rows, self.j):
+            n = c.sizes[loop]
+            if (n is None or n >= self.threads) and s.check("parallel", loop):
+                return s.parallel(loop)
+        columns = c.sizes[self.j]
         few = columns is not None and columns < STRIPS * self.threads * self.wide
         for loop in (self.ir, self.jr) if few else (self.jr, self.ir):
             if s.check("parallel", loop):
@@ -198,10 +257,6 @@ class _Plan:
 
 def _more(n: int | None, block: int) -> bool:
     return n is None or n > block
-
-
-def _columns(c: Contraction) -> int | None:
-    return extent(c.columns[-1])
 
 
 @register("matmul", lambda s: contraction(s) is not None)

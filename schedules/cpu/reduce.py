@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from schedules.cpu import structure
+from schedules.cpu.pool import pooling_of
 from schedules.params import Param, resolve_params
 from schedules.registry import register
 from tensorir.codegen import cpu
@@ -14,17 +15,19 @@ from tensorir.schedule.schedule import Schedule
 from tensorir.support.errors import ArgumentError
 
 _LEAST_WORK = 1 << 19  # elements below which a second thread costs more than it does
+_BLOCK = 1024  # columns of one thread
 
 
 def params(target: Target, itemsize: int = 4) -> tuple[Param, ...]:
     """The parameters of :func:`reduce` for a target.
 
-    Along rows a result has `accumulators` vectors. Down columns `rows` rows are added to the
-    results at a time, `unroll` vectors of columns after each other.
+    Along rows a result has `accumulators` vectors, and what is read `ahead` blocks of them later
+    is fetched. Down columns `rows` rows are added to the results at a time, in `unroll` vectors.
     """
     del target, itemsize
     return (
         Param("accumulators", (1, 2, 4, 8), 8),
+        Param("ahead", (0, 4, 8, 16), 8),
         Param("rows", (1, 2, 4, 8, 16), 8),
         Param("unroll", (1, 2, 4), 2),
     )
@@ -56,8 +59,9 @@ def reduce(
     --------
     >>> import tensorir as tir
     >>> x = tir.placeholder((256, 1000), name="x")
-    >>> s = reduce(tir.schedule(tir.ops.sum(x, axis=0)), "x86-64-v4", parallel=False)
-    >>> print(s.loops())
+    >>> s = reduce(tir.schedule(tir.ops.sum(x, axis=0)), parallel=False)
+    >>> [step.primitive for step in s.trace.steps][:4]
+    ['split', 'split', 'reorder', 'cache_write']
     """
     update = _update(s)
     if update is None:
@@ -67,47 +71,63 @@ def reduce(
     where = cpu.target("native" if target is None else target)
     p = resolve_params(params(where), given)
     declared = s.program.statements
+    threads = parallel and structure.worth(declared, _LEAST_WORK)
     if update.iters[-1].reduce and structure.along_rows(update, 0):
-        tuples = len(update.writes) > 1  # whose lanes are combined one by one
-        s = structure.reduce_in_lanes(
-            s, update, structure.lanes(where, update), 1 if tuples else p["accumulators"]
-        )
+        s = _along_rows(s, update, where, p["accumulators"], p["ahead"])
     else:
-        s = _down_columns(s, update, where, p["rows"], p["unroll"])
-    if parallel and structure.worth(declared, _LEAST_WORK):
-        s = _in_threads(s, update)
-    return s
+        block = _BLOCK if threads and all(a.reduce for a in update.iters[:-2]) else 0
+        s = _down_columns(s, update, where, p["rows"], p["unroll"], block)
+    return structure.attempt(s, "parallel", _outermost(s, update)) if threads else s
+
+
+def _along_rows(
+    s: Schedule, update: Statement, target: Target, accumulators: int, ahead: int
+) -> Schedule:
+    """Lanes of partial results; a tuple has one vector, whose lanes are combined one by one."""
+    width = structure.lanes(target, update)
+    many = accumulators if len(update.writes) == 1 else 1
+    made = structure.reduce_in_lanes(s, update, width, many)
+    if made is s or not ahead:
+        return made
+    array = next(r.array for r in update.reads if r.array.role == "input")
+    partial = next(x for x in made.program.statements if any(r.array is array for r in x.reads))
+    *_, blocks, _ = structure.loops_of(made, partial)
+    return structure.attempt(made, "prefetch", array.name, blocks, ahead)
 
 
 def _down_columns(
-    s: Schedule, update: Statement, target: Target, rows: int, unroll: int
+    s: Schedule, update: Statement, target: Target, rows: int, unroll: int, block: int
 ) -> Schedule:
-    """Some rows at a time are added to results that are loaded and stored once for all of them."""
+    """Some rows at a time are added to results that are loaded and stored once for all of them.
+
+    Threads get blocks of columns, where there is nothing else to share out.
+    """
     kept = [k for k, a in enumerate(update.iters) if not a.reduce]
     reduced = [k for k, a in enumerate(update.iters) if a.reduce]
     width = structure.lanes(target, update)
     n, depth = structure.extent(update.iters[kept[-1]]), structure.extent(update.iters[reduced[-1]])
     if n is not None and n < width:
         return s
-    while depth is not None and rows > depth:
+    while depth is not None and rows > max(1, depth):
         rows //= 2
     name = [structure.axis_name(s, update, k) for k in range(len(update.iters))]
-    column, row = name[kept[-1]], name[reduced[-1]]
-    ro, ri, co = free_names(s, "ro", "ri", "co")
-    ci = free_names(s, "ci")[0]
-    s = s.split(row, max(1, rows), into=(ro, ri)).split(column, unroll * width, into=(co, ci))
     outer = [name[k] for k in (*kept[:-1], *reduced[:-1])]
+    column, row = name[kept[-1]], name[reduced[-1]]
+    cb, cc, co, ci, ro, ri = free_names(s, "cb", "cc", "co", "ci", "ro", "ri")
+    if block and (n is None or n > block):
+        s = s.split(column, block, into=(cb, cc))
+        outer, column = [cb, *outer], cc
+    s = s.split(row, rows, into=(ro, ri)).split(column, unroll * width, into=(co, ci))
     s = s.reorder(*outer, ro, co, ri, ci)
     made = structure.attempt(s, "cache_write", update.stage, "local", at=co)
-    if made is not s:
-        for copy in made.axes:
-            if copy not in s.axes and not copy.reduce:
-                made = structure.attempt(made, "vectorize", copy, width=width)
+    before = set(s.axes)
+    for copy in [a for a in made.axes if a not in before]:
+        made = structure.attempt(made, "vectorize", copy, width=width)
     return made.vectorize(ci, width=width).unroll(ri)
 
 
-def _in_threads(s: Schedule, update: Statement) -> Schedule:
-    return structure.attempt(s, "parallel", structure.loops_of(s, update)[0])
+def _outermost(s: Schedule, update: Statement) -> str:
+    return structure.loops_of(s, update)[0]
 
 
 def _update(s: Schedule) -> Statement | None:
@@ -118,9 +138,11 @@ def _update(s: Schedule) -> Statement | None:
         return None
     if not all(structure.plain(x) and x.role != "compute" for x in statements):
         return None
+    if pooling_of(s) is not None:
+        return None  # windows overlap, or a channel's rows are one
     (update,) = updates
     inputs = [r for r in update.reads if r.array.role == "input"]
-    if not inputs or not _last(update).reduce and len(update.writes) > 1:
+    if not inputs or (not _last(update).reduce and len(update.writes) > 1):
         return None
     # of several inputs each must be walked through alike: a product of two is another family
     whole = {r.affine for r in inputs}

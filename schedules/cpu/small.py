@@ -6,9 +6,7 @@ the one that computes least beyond the edges.
 
 from __future__ import annotations
 
-from math import prod
-
-from schedules.cpu.contraction import Contraction, contraction, extent
+from schedules.cpu.contraction import Contraction, contraction
 from schedules.cpu.tiling import register_tile, tile_of
 from schedules.params import Param, resolve_params
 from tensorir.codegen import cpu
@@ -22,13 +20,17 @@ PARALLEL_WORK = 1 << 21  # multiplications that are worth a second thread
 
 
 def params(
-    target: Target, itemsize: int = 4, rows: int | None = None, columns: int | None = None
+    target: Target,
+    itemsize: int = 4,
+    rows: int | None = None,
+    columns: int | None = None,
+    depth: int | None = None,
 ) -> tuple[Param, ...]:
     """The parameters of :func:`small_matmul`: a tile of `mr` rows by `nv` vectors.
 
     `ku` steps of the sum are unrolled.
     """
-    mr, nv = tile_of(target, target.vector_bytes // itemsize, rows, columns)
+    mr, nv = tile_of(target, target.vector_bytes // itemsize, rows, columns, depth)
     tall = tuple(range(1, 17)) if target.vector_registers >= 32 else tuple(range(1, 7))
     return (
         Param("mr", tall, mr),
@@ -74,7 +76,7 @@ def small_matmul(
      'vectorize']
     """
     c = contraction(s)
-    if c is None or not c.rows or not c.columns or c.right.last is not c.columns[-1]:
+    if c is None or not c.rows or not c.columns or c.right.last != c.columns[-1]:
         raise ArgumentError(
             "small_matmul: expected one stage, C[..., i, j] = sum over k of A * B, with B "
             "contiguous along j"
@@ -82,18 +84,17 @@ def small_matmul(
     where = cpu.target("native" if target is None else target)
     lanes = c.lanes(where)
     i, j = c.rows[-1], c.columns[-1]
-    declared = params(where, c.dtype.bytes, extent(i), extent(j))
+    declared = params(where, c.dtype.bytes, c.sizes[i], c.sizes[j], c.size(*c.sums))
     p = resolve_params(declared, given)
-    jr, ji, ir, ii, tile = free_names(s, "jr", "ji", "ir", "ii", "tile")
-    s = s.split(j.name, p["nv"] * lanes, into=(jr, ji)).split(i.name, p["mr"], into=(ir, ii))
-    outer = [a.name for a in c.order if a not in c.sums and a is not i and a is not j]
-    sums = [a.name for a in c.sums]
+    jr, ji, ir, ii = free_names(s, "jr", "ji", "ir", "ii")
+    s = s.split(j, p["nv"] * lanes, into=(jr, ji)).split(i, p["mr"], into=(ir, ii))
+    outer, sums = c.others(i, j), c.sums
     # the tile alone first, so that it starts at zero inside
     s = s.reorder(*outer, jr, ir, ii, ji).reorder(*sums, ii, ji)
-    s = register_tile(s, c.stage, ir, ii, ji, lanes, tile)
+    s = register_tile(s, c.stage, ir, ii, ji, lanes)
     if p["ku"] > 1 and s.check("unroll", sums[-1], p["ku"]):
         s = s.unroll(sums[-1], p["ku"])
-    work = prod(extent(a) or 0 for a in c.order)
+    work = c.size(*c.sizes) or 0
     first = outer[0] if outer else ir
     if parallel and work >= PARALLEL_WORK and s.check("parallel", first):
         s = s.parallel(first)
@@ -102,20 +103,18 @@ def small_matmul(
 
 def is_small(c: Contraction, target: Target) -> bool:
     """Whether all sizes are constant and the matrices stay in the second cache."""
-    if not c.rows or not c.columns or c.right.last is not c.columns[-1]:
+    if not c.rows or not c.columns or c.right.last != c.columns[-1]:
         return False
-    sizes = [extent(a) for a in c.order]
-    if any(n is None for n in sizes):
+    depth = c.size(*c.sums)
+    if c.size(*c.sizes) is None or depth is None:
         return False
-    depth = prod(extent(a) or 0 for a in c.sums)
-    right = depth * (extent(c.columns[-1]) or 0) * c.right.dtype.bytes
-    left = depth * (extent(c.rows[-1]) or 0) * c.left.dtype.bytes
+    right = depth * (c.sizes[c.columns[-1]] or 0) * c.right.dtype.bytes
+    left = depth * (c.sizes[c.rows[-1]] or 0) * c.left.dtype.bytes
     in_order = c.left.last in c.sums or left <= target.l2 // 4
     return right <= target.l2 // 4 and in_order
 
 
-
 def small_for(s: Schedule, c: Contraction, target: Target, *, parallel: bool) -> Schedule:
     """:func:`small_matmul` with what suits the depth."""
-    depth = prod(extent(a) or 0 for a in c.sums)
+    depth = c.size(*c.sums) or 0
     return small_matmul(s, target, parallel=parallel, ku=4 if depth <= UNROLLED else 1)

@@ -158,7 +158,6 @@ def stream(s: Schedule, array: Array, target: Target) -> Schedule:
     return s if size <= above else attempt(s, "non_temporal", array.name)
 
 
-
 def loops_of(s: Schedule, x: Statement) -> list[str]:
     """How to call the loops around a statement, outer to inner."""
     return [reference(s.program, a) for a in tree.axes_of(s.program.tree, x.name)]

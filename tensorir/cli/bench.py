@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TextIO
 import numpy as np
 
 import tensorir as tir
-from schedules import build, schedule_for
+from schedules import schedule_for
 from schedules.registry import entry_for
 from tensorir.cli.equivalents import numpy_call, torch_call
 from tensorir.cli.fair import environment, medians
@@ -26,7 +26,8 @@ from tensorir.ir.dtype import dtype as as_dtype
 from tensorir.ops import Operator, operator, operators
 from tensorir.runtime.bandwidth import streams
 from tensorir.runtime.peak import fma_peak
-from tensorir.support.errors import ArgumentError, ArgumentTypeError, KernelError
+from tensorir.support.diagnostics import Message
+from tensorir.support.errors import ArgumentError, KernelError
 from tensorir.support.knobs import knobs
 from tensorir.support.names import hint
 
@@ -39,6 +40,8 @@ examples:
   tensorir bench conv2d 1 64 56 56 64 3 --threads 2
   tensorir bench --list
 """
+_EXAMPLE = "tensorir bench matmul 1024 1024 1024"
+_LIST = ("tensorir bench --list", "names them all, with their sizes")
 _LARGEST = 1 << 32  # bytes of all arrays: beyond it a slip of the finger is likelier than intent
 
 
@@ -137,7 +140,7 @@ def run(options: argparse.Namespace, out: TextIO) -> int:
     if options.list:
         return _list(out)
     if options.op is None:
-        _fail("bench: expected the name of an operator", "tensorir bench matmul 1024 1024 1024")
+        _fail("expected the name of an operator", _LIST, (_EXAMPLE, "a matrix product"))
     op, sizes = _operator(options.op), _sizes(options.sizes)
     _check(op, sizes, options.dtype, options.threads)
     wanted = environment(options.threads)
@@ -155,8 +158,8 @@ def run(options: argparse.Namespace, out: TextIO) -> int:
     return subprocess.call([sys.executable, "-m", "tensorir", "bench", *words], env=wanted)
 
 
-def _fail(message: str, example: str) -> NoReturn:
-    raise ArgumentError(f"{message}\n  try  {example}")
+def _fail(headline: str, *tries: tuple[str, str], why: str = "") -> NoReturn:
+    raise Message(f"bench: {headline}", why=why, tries=tries).error(ArgumentError)
 
 
 def _list(out: TextIO) -> int:
@@ -168,8 +171,7 @@ def _list(out: TextIO) -> int:
 
 def _operator(name: str) -> Operator:
     if name not in operators():
-        near = hint(name, operators())
-        _fail(f"bench: there is no operator {name!r:.60}{near}", "tensorir bench --list")
+        _fail(f"there is no operator {name!r:.60}{hint(name, operators())}", _LIST)
     return operator(name)
 
 
@@ -179,7 +181,7 @@ def _sizes(words: Sequence[str]) -> tuple[int, ...]:
     for word in words:
         for part in word.split("x"):
             if not (part.isascii() and part.isdigit()):
-                _fail(f"bench: {word!r:.60} is no size", "tensorir bench matmul 1024 1024 1024")
+                _fail(f"{word!r:.60} is no size", (_EXAMPLE, "sizes are integers"))
             found.append(int(part))
     return tuple(found)
 
@@ -187,26 +189,25 @@ def _sizes(words: Sequence[str]) -> tuple[int, ...]:
 def _check(op: Operator, sizes: tuple[int, ...], dtype: str | None, threads: int) -> None:
     """Whether the operator takes these; errors name what it takes."""
     if threads < 1:
-        raise ArgumentError(f"bench: --threads {threads}: expected at least 1")
+        _fail(f"--threads {threads}: expected at least 1")
     free = bool(op.sizes) and op.sizes[-1].startswith("*")
     if len(sizes) != len(op.sizes) and not free:
-        named = " ".join(op.sizes)
         count = f"{len(sizes)} of them" if sizes else "none"
         example = " ".join(["64"] * len(op.sizes))
         _fail(
-            f"bench: {op.name} takes the sizes {named}, not {count}",
-            f"tensorir bench {op.name} {example}",
+            f"{op.name} takes the sizes {' '.join(op.sizes)}, not {count}",
+            (f"tensorir bench {op.name} {example}", "one integer for each"),
         )
     wanted = op.dtypes[0] if dtype is None else as_dtype(dtype).name
     if wanted not in op.dtypes:
-        raise ArgumentTypeError(f"bench: {op.name} takes {', '.join(op.dtypes)}, not {wanted}")
+        _fail(f"{op.name} takes {', '.join(op.dtypes)}, not {wanted}")
     total = 0
     for x in op.inputs(*sizes):
         total += int(np.prod(x.shape, dtype=object)) * as_dtype(x.dtype or wanted).bytes
     if total > _LARGEST:
-        raise ArgumentError(
-            f"bench: the inputs of {op.name} at these sizes take {total:,} bytes; "
-            f"at most {_LARGEST:,} are tried"
+        _fail(
+            f"the inputs of {op.name} at these sizes take {total:,} bytes",
+            why=f"at most {_LARGEST:,} are tried.",
         )
 
 
@@ -217,7 +218,7 @@ def bench(
     target: str | None = None,
     threads: int = 1,
 ) -> Report:
-    """Build an operator by `schedules.build`, check it, and measure it in turns with the others.
+    """Build an operator by its library schedule, check it, and measure it in turns with the others.
 
     Parameters
     ----------
@@ -238,18 +239,18 @@ def bench(
     where = cpu.target("native" if target is None else target)
     llvm.require_runs_here(where)
     arrays = op.arrays(*sizes, dtype=dtype)
-    results, _ = op.declare(*sizes, dtype=dtype)
+    results, sources = op.declare(*sizes, dtype=dtype)
     tensors = results if isinstance(results, tuple) else (results,)
     start = time.perf_counter()
     s = schedule_for(*tensors, target=where)
     schedule_ms = 1e3 * (time.perf_counter() - start)
     entry = entry_for(tir.schedule(*tensors))
-    kernel = build(op.name, *sizes, target=where, dtypes=dtype)
+    kernel = tir.build(s, target=where, args=[*sources, *dict.fromkeys(tensors)])
     check = str(kernel.check(*arrays, against=op.expected))
     with knobs.override(num_threads=threads):
         calls, remarks = _calls(op, arrays, kernel, threads)
-        kind = FLOAT64 if op.declare(*sizes, dtype=dtype)[1][0].dtype == FLOAT64 else FLOAT32
-        peak, operations = fma_peak(where, kind)
+        wide = any(t.dtype == FLOAT64 for t in sources)
+        peak, operations = fma_peak(where, FLOAT64 if wide else FLOAT32)
         moved = sum(x.nbytes for x in arrays) + _bytes(kernel(*arrays))
         memory, passes = streams(max(1, moved // 2), 1, 1)
         clock = time.thread_time if threads == 1 else time.perf_counter
@@ -260,8 +261,9 @@ def bench(
     limits = {"arithmetic": flops / roof_flops, "memory": moved / stream}
     bound = max(limits, key=limits.__getitem__)
     entrants = tuple(
-        Entrant(k, times[k], flops / times[k] / 1e9, moved / times[k] / 1e9, limits[bound] / times[k])
-        for k in calls
+        Entrant(k, t, flops / t / 1e9, moved / t / 1e9, limits[bound] / t)
+        for k, t in times.items()
+        if k in calls
     )
     return Report(
         op.name, _named(op, sizes), arrays[0].dtype.name if arrays else "", str(where), threads,

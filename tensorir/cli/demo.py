@@ -29,6 +29,7 @@ __all__ = ["demo", "run"]
 SIZE = 1024
 _WIDTH = 96
 _FEW = 2
+_AHEAD = 8  # rows of B
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,29 +110,24 @@ def stages(s: Schedule, target: Target) -> list[Stage]:
     The last one is the nest of `schedules.cpu.matmul`, reached in an order that shows what each
     part of it is for.
     """
-    sizes = {p.name: p.default for p in params(target)}
-    mr, nr, kc, mc, nc = (sizes[x] for x in ("mr", "nr", "kc", "mc", "nc"))
     lanes = target.vector_bytes // 4
+    sizes = {p.name: p.default for p in params(target)}
+    mr, nr = sizes["mr"], sizes["nv"] * lanes
     out = []
-    s = s.split("j", nr, into=("jt", "ji")).split("i", mr, into=("it", "ii"))
-    s = s.reorder("jt", "it", "k", "ii", "ji")
+    s = s.split("j", nr, into=("jr", "ji")).split("i", mr, into=("ir", "ii"))
+    s = s.reorder("jr", "ir", "ii", "ji").reorder("k", "ii", "ji")
     out.append(Stage("tiles", f"{mr} rows and {nr} columns of C at a time", s))
     s = s.vectorize("ji", width=lanes).unroll("ii")
     out.append(Stage("vectors", f"columns in {lanes} lanes, rows written out", s))
-    s = s.split("jt", nc // nr, into=("jc", "jr")).split("it", mc // mr, into=("ic", "ir"))
-    s = s.split("k", kc, into=("pc", "kk")).reorder("jc", "pc", "ic", "jr", "ir", "kk")
-    s = s.init_at("C", "pc").cache_write("C", "local", at="ir", name="tile")
-    for name in ("tile.load.j", "tile.store.j"):  # one block of k has nothing to load
-        if name in {x.name for x in s.axes}:
-            s = s.vectorize(name, width=lanes)
-    out.append(Stage("blocks", "what is used again stays in a cache, the tile in registers", s))
-    s = s.cache_read("B", at="pc", name="panel_b")
-    s = s.transform_layout("panel_b", lambda k, j: (j // nr, k, j % nr))
-    s = s.split("panel_b.j", nr, into=("bj", "bl")).reorder("bj", "panel_b.k", "bl")
-    s = s.vectorize("bl", width=lanes).unroll("bl")
-    out.append(Stage("B packed", "copied once in the order in which it is read", s))
-    s = s.parallel("bj").parallel("ic")
-    out.append(Stage("threads", "the copy and the blocks of rows are shared out", s))
+    s = s.cache_write("C", "local", at="ir", name="tile")
+    s = s.vectorize("tile.store.j", width=lanes)
+    out.append(Stage("registers", "a tile stays there until its sums are complete", s))
+    s = s.cache_read("B", at="jr", name="strip").vectorize("strip.j", width=lanes)
+    out.append(Stage("B packed", "a strip is copied once in the order in which it is read", s))
+    s = s.prefetch("B", "strip.k", _AHEAD)
+    out.append(Stage("prefetch", "its rows lie far apart, and are asked for in time", s))
+    s = s.parallel("jr")
+    out.append(Stage("threads", "the strips are shared out", s))
     return out
 
 

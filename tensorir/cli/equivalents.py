@@ -16,7 +16,19 @@ from tensorir.ops import Operator
 Call = Callable[..., Any]
 
 # What shares a name with something else there.
-_OTHERS = {"split", "round", "clip", "cast", "where", "divmod", "modf", "norm", "prod", "max", "min"}
+_OTHERS = {
+    "split",
+    "round",
+    "clip",
+    "cast",
+    "where",
+    "divmod",
+    "modf",
+    "norm",
+    "prod",
+    "max",
+    "min",
+}
 _NUMPY: Mapping[str, Call] = {
     "batch_matmul": np.matmul,
     "gemv": np.matmul,

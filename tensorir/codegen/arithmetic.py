@@ -155,8 +155,9 @@ def _extreme(em: Emitter, largest: bool, xs: list[str], ty: str, w: int) -> str:
 
 def extreme_of_numbers(em: Emitter, largest: bool, xs: list[str], ty: str, w: int) -> str:
     """The larger or smaller where neither is NaN."""
-    test = em.op(f"fcmp {'ogt' if largest else 'olt'} {vector(ty, w)} {{0}}, {{1}}", *xs)
-    return _choose(em, test, *xs, ty, w)
+    a, b = xs
+    test = em.op(f"fcmp {'ogt' if largest else 'olt'} {vector(ty, w)} {{0}}, {{1}}", a, b)
+    return _choose(em, test, a, b, ty, w)
 
 
 def _extreme_number(em: Emitter, largest: bool, xs: list[str], ty: str, w: int) -> str:

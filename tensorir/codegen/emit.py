@@ -15,15 +15,16 @@ from tensorir.codegen.function import allocate, assemble, release, text_of
 from tensorir.codegen.indirect import move
 from tensorir.codegen.lanes import into_one, one_by_one, settle
 from tensorir.codegen.loads import Instance
+from tensorir.codegen.module import IndexCheck, Module
 from tensorir.codegen.requirements import guarded_entry
 from tensorir.codegen.source import Argument, KernelSource
 from tensorir.codegen.stores import flush, may_turn, store, tail_of
 from tensorir.codegen.types import BITS, MEMORY
-from tensorir.codegen.values import Emitter, IndexCheck, Int, Lane, Level, Module
+from tensorir.codegen.values import Emitter, Int, Lane, Level
 from tensorir.ir.affine import Fact, Lin
 from tensorir.ir.expr import Var
 from tensorir.ir.printer import loops_text
-from tensorir.ir.statement import Statement
+from tensorir.ir.statement import May, Statement
 from tensorir.ir.stmt import Alloc, Block, Bound, For, If, Node, Run
 from tensorir.support.errors import UnsupportedError
 
@@ -449,6 +450,9 @@ def instance(em: Emitter, inst: Instance) -> None:
     if _may_meet(em, [s for _, s, _, _ in places]):
         one_by_one(em, inst)
         return
+    if skips(inst.stmt) and places[0][2] not in (None, "true"):
+        _where_it_lies_inside(em, inst, str(places[0][2]))
+        return
     if inst.stmt.atomic:
         if em.lane is not None:
             one_by_one(em, inst)
@@ -474,6 +478,27 @@ def _writes_once(stmt: Statement) -> bool:
     index = stmt.writes[0].affine
     told = {a for e in index for a in e.terms if len(e.terms) == 1}
     return all(i in told for i in stmt.iters)
+
+
+def _where_it_lies_inside(em: Emitter, inst: Instance, inside: str) -> None:
+    """An instance whose cell may be nowhere, in which case it does nothing."""
+    flush(em)
+    em.serial += 1
+    k = em.serial
+    em.emit(f"br i1 {inside}, label %then{k}, label %end{k}")
+    em.start(f"then{k}")
+    mays = [i for w in inst.stmt.writes for i in w.index if isinstance(i, May)]
+    em.reached_mays = frozenset(mays)
+    instance(em, inst)
+    em.reached_mays = frozenset()
+    flush(em)
+    em.emit(f"br label %end{k}")
+    em.start(f"end{k}")
+
+
+def skips(stmt: Statement) -> bool:
+    """Whether an instance does nothing where an index of what it writes lies outside."""
+    return any(isinstance(i, May) and i.skip for w in stmt.writes for i in w.index)
 
 
 def _may_meet(em: Emitter, spots: list[Spot]) -> bool:

@@ -101,13 +101,24 @@ _FACTS: dict[str, tuple[int, int]] = {
 def _compare(em: Emitter, inst: Instance, e: Op) -> Val:
     """Affine conditions become a count of lanes; others compare values."""
     if e.args[0].dtype == INT64:
-        a, b = _small(to_lin(e.args[0])), _small(to_lin(e.args[1]))
-        if a is not None and b is not None:
-            sign, shift = _FACTS[e.name]
-            fact = ((a - b) * sign + shift).subst(inst.env())
-            shared, mask = em.conditions((fact,))
+        # the same for all unrolled copies
+        key = (id(e), id(inst.run.args))
+        known = em.module.facts.get(key)
+        if known is None:
+            known = em.module.facts[key] = (e, inst.run.args), _fact(inst, e)
+        if known[1] is not None:
+            shared, mask = em.conditions((known[1],))
             return (mask, True) if mask is not None else (shared or "true", False)
     return _plain(em, inst, e)
+
+
+def _fact(inst: Instance, e: Op) -> Lin | None:
+    """What is at least 0 where an affine comparison holds."""
+    a, b = _small(to_lin(e.args[0])), _small(to_lin(e.args[1]))
+    if a is None or b is None:
+        return None
+    sign, shift = _FACTS[e.name]
+    return ((a - b) * sign + shift).subst(inst.env())
 
 
 def _logical(em: Emitter, inst: Instance, e: Op) -> Val:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from tensorir.codegen.address import home
+from tensorir.codegen.module import Module
 from tensorir.codegen.streaming import fence
 from tensorir.codegen.types import BITS, MEMORY
-from tensorir.codegen.values import Emitter, Int, Level, Lines, Module
+from tensorir.codegen.values import Emitter, Int, Level, Lines
 from tensorir.ir.statement import Array
 from tensorir.ir.stmt import Alloc, Block, For, If, Node, Run, Storage
 from tensorir.support.errors import UnsupportedError

@@ -48,12 +48,15 @@ def _index(
     raw, by_lane = value(em, inst, may.value)
     w = em.width if by_lane else 0
     text = convert(em, raw, may.value.dtype, INT64, w)
-    if _proved(access, d, may) or em.module.index_check == "off":
+    known = may in em.reached_mays or (em.module.index_check == "off" and not may.skip)
+    if known or _proved(access, d, may):
         return text, by_lane, None
     # not that of the storage, which may be rounded up: cells past the end hold nothing
     extent = em.lin(access.array.shape[d])
     ty = f"<{w} x i64>" if w else "i64"
     limit = em.spread(extent, "i64") if w else extent
+    if may.skip:
+        return text, by_lane, em.op(f"icmp ult {ty} {{0}}, {{1}}", text, limit)
     if em.module.index_check == "clamp":
         return _clamped(em, text, extent, w), by_lane, _some(em, extent, w)
     ok = em.op(f"icmp ult {ty} {{0}}, {{1}}", text, limit)

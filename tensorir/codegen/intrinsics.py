@@ -7,6 +7,7 @@ does not lie as declared, or where a later step changed the nest, its loops are 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import permutations
 
 from tensorir.codegen.address import Flat, flat_of, locate, pointer_of
 from tensorir.codegen.loads import Instance, flush_of, load
@@ -87,7 +88,7 @@ def _written(em: Emitter, intrinsic: Intrinsic, chain: list[For], run: Run) -> b
     """Write the call where some way to match the operands fits how they lie."""
     inst = Instance(run, run.statement, ())
     for slots in matches(intrinsic, run.statement):
-        for axes in orders(intrinsic, chain):
+        for axes in _orders(intrinsic, chain):
             tile = _Tile(intrinsic, axes, run)
             if all(_fits(em, tile, operand_of(intrinsic, p), s) for p, s in slots.items()):
                 _emit(em, tile, inst, slots)
@@ -95,15 +96,14 @@ def _written(em: Emitter, intrinsic: Intrinsic, chain: list[For], run: Run) -> b
     return False
 
 
-def orders(intrinsic: Intrinsic, chain: list[For]) -> list[dict[Axis, Axis]]:
+def _orders(intrinsic: Intrinsic, chain: list[For]) -> list[dict[Axis, Axis]]:
     """The loops of a nest as the axes of the tile: lanes outside, each of its extent."""
-    from itertools import permutations
-
-    if len(chain) != len(intrinsic.axes):
+    long = [a for a in intrinsic.axes if intrinsic.extent(a) > 1]  # a loop of one point is gone
+    if len(chain) != len(long):
         return []
     return [
         dict(zip(axes, (x.axis for x in chain), strict=True))
-        for axes in permutations(intrinsic.axes)
+        for axes in permutations(long)
         if all(intrinsic.extent(a) == x.extent for a, x in zip(axes, chain, strict=True))
     ]
 
@@ -117,7 +117,8 @@ def _fits(em: Emitter, tile: _Tile, operand: Operand | None, slot: int) -> bool:
     of = operand.map if operand is not None else _result_map(tile.intrinsic)
     if flat.home.register is not None:
         used = flat.axes
-        return all((axis in used) == bool(of[a]) for a, axis in tile.axes.items())
+        vector_of = operand is None or len(operand.over) == len(tile.intrinsic.lanes)
+        return vector_of and all((axis in used) == bool(of[a]) for a, axis in tile.axes.items())
     at = locate(em, flat)
     for a, axis in tile.axes.items():
         if isinstance(em.env[axis], Lane):
@@ -161,11 +162,15 @@ def _emit(em: Emitter, tile: _Tile, inst: Instance, slots: dict[int, int]) -> No
     types, values = [], []
     for operand in intrinsic.operands:
         slot = by_name[operand]
-        if operand.tensor is intrinsic.tensor:
+        home = flat_of(em, stmt.reads[slot], tile.run).home
+        if operand.tensor is intrinsic.tensor or home.register is not None:
             text, by_lane = load(em, inst, slot)
-            ty = result
+            ty = vector(home.value, lanes)
             if lanes and not by_lane:
-                text = em.spread(text, write.home.value)
+                text = em.spread(text, home.value)
+            if home.array.dtype.name == "bfloat16":
+                real = vector("bfloat", lanes)
+                ty, text = real, em.op(f"bitcast {ty} {{0}} to {real}", text)
         else:
             ty, text = _operand(em, tile, operand, slot)
         types.append(ty)
@@ -192,17 +197,23 @@ def _operand(em: Emitter, tile: _Tile, operand: Operand, slot: int) -> tuple[str
     ty = vector(real, operand.elements if operand.over else 0)
     if em.pending:
         flush_of(em, home.key)
-    at = pointer_of(em, home.memory, locate(em, flat))
+    spot = locate(em, flat)
+    at = pointer_of(em, home.memory, spot)
+    # of a vector that is known as a value, LLVM's selection never ends repeating one group; a load
+    # that must stay a load keeps a cell of the stack from becoming one
+    storage = home.storage
+    fixed = spot.pointer == home.pointer and spot.offset == 0
+    stays = storage is not None and storage.scope == "stack" and fixed
     known = em.known.setdefault(home.key, {})
     key = (at, "tile", ty)
     found = known.get(key)
     if found is None:
-        found = known[key] = _loaded(em, at, ty, real, operand, held, home.align), True
+        found = known[key] = _loaded(em, at, ty, real, operand, held, home.align, stays), True
     return ty, found[0]
 
 
 def _loaded(
-    em: Emitter, at: str, ty: str, real: str, operand: Operand, held: int, least: int
+    em: Emitter, at: str, ty: str, real: str, operand: Operand, held: int, least: int, stays: bool
 ) -> str:
     align = max(least, operand.align)
     bits = held * BITS["i16" if real == "bfloat" else real]
@@ -212,10 +223,13 @@ def _loaded(
     if all(not operand.map[a] for a in outer) and bits in (8, 16, 32, 64):
         # one group in every lane: a scalar of its size is what the processor repeats
         times = operand.elements // held
-        one = em.now(f"load i{bits}, ptr {at}, align {align}")
+        kind = "load volatile" if stays else "load"
+        one = em.now(f"{kind} i{bits}, ptr {at}, align {align}")
         many = em.spread(one, f"i{bits}", times)
         return em.op(f"bitcast <{times} x i{bits}> {{0}} to {ty}", many)
-    few = em.now(f"load <{held} x {real}>, ptr {at}, align {align}")
+    few = em.now(
+        f"{'load volatile' if stays else 'load'} <{held} x {real}>, ptr {at}, align {align}"
+    )
     lanes = ", ".join(f"i32 {x}" for x in _places(operand))
     form = f"shufflevector <{held} x {real}> {{0}}, <{held} x {real}> poison"
     return em.op(f"{form}, <{operand.elements} x i32> <{lanes}>", few)
@@ -239,5 +253,3 @@ def _places(operand: Operand) -> list[int]:
         assert high is not None
         out = [x + operand.map[a] * k for x in out for k in range(high.const)]
     return out
-
-

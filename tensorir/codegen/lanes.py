@@ -157,7 +157,10 @@ def _any_nan(em: Emitter, texts: list[str], v: str) -> str:
         lanes = f"<{em.width} x i1>"
         found = bad if found is None else em.op(f"or {lanes} {{0}}, {{1}}", found, bad)
     assert found is not None
-    return em.any_lane(found)
+    # not `any_lane`, after which a module with AVX-512 is looked through (codegen.llvm)
+    lanes, name = f"<{em.width} x i1>", f"llvm.vector.reduce.or.v{em.width}i1"
+    em.module.declare(name, "i1", lanes)
+    return em.op(f"call i1 @{name}({lanes} {{0}})", found)
 
 
 def _neutral(name: str, d: DType) -> bool | int | float:

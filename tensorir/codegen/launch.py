@@ -11,8 +11,9 @@ from tensorir.codegen import work
 from tensorir.codegen.address import home
 from tensorir.codegen.emit import function_body
 from tensorir.codegen.function import METADATA, assemble
+from tensorir.codegen.module import IndexCheck, Module
 from tensorir.codegen.source import Argument, Check, KernelSource, LaunchSource
-from tensorir.codegen.values import Device, Emitter, IndexCheck, Int, Module
+from tensorir.codegen.values import Device, Emitter, Int
 from tensorir.ir.printer import loops_text
 from tensorir.ir.statement import Array
 from tensorir.ir.stmt import Block, Bound
@@ -20,6 +21,7 @@ from tensorir.ir.target import Target
 from tensorir.lower.launches import LoweredLaunch, axes_of
 from tensorir.poly.launches import BLOCK_INDICES, THREAD_INDICES
 from tensorir.poly.model import Program
+from tensorir.support.errors import UnsupportedError
 
 _SPECIAL = {
     i: f"llvm.nvvm.read.ptx.sreg.{name}.{i[-1]}"
@@ -130,11 +132,15 @@ def _entry(module: Module, launch: LoweredLaunch, every: tuple[Array, ...]) -> L
     em.allocas += ["  %status = alloca i32, align 4", "  store i32 0, ptr %status, align 4"]
     em.allocas += ["  %info = alloca [4 x i64], align 8"]
     body = function_body(em, lowered.body)
+    if module.imports:
+        raise UnsupportedError(
+            f"{', '.join(module.imports)}: there is no such function on a GPU",
+            details="  why  it is computed lane by lane with the C library on a processor",
+        )
     tail = ["  ret void"]
-    if em.fails or module.checks:
+    if em.fails:
         params.append("ptr addrspace(1) %told")
-        casts.append("  %report = addrspacecast ptr addrspace(1) %told to ptr")
-        entry.append(casts[-1])
+        em.allocas.append("  %report = addrspacecast ptr addrspace(1) %told to ptr")
         tail = _REPORT.splitlines()
     x, y, z = launch.threads
     head = f'ptx_kernel void @{module.name}({", ".join(params)}) "nvvm.reqntid"="{x},{y},{z}"'

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from tensorir.codegen.address import flat_of, locate, pointer_of
 from tensorir.codegen.loads import Instance
-from tensorir.codegen.values import Emitter, Module
+from tensorir.codegen.module import Module
+from tensorir.codegen.values import Emitter
 from tensorir.ir.statement import Access, Statement
 from tensorir.lower.pipeline import Lowered
 from tensorir.poly import hints

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorir.codegen.function import assemble, release
-from tensorir.codegen.values import Emitter, Module
+from tensorir.codegen.module import Module
+from tensorir.codegen.values import Emitter
 from tensorir.ir.expr import Var
 from tensorir.poly.model import Requirement
 

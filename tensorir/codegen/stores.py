@@ -17,7 +17,6 @@ from tensorir.codegen.streaming import hint
 from tensorir.codegen.types import BITS, suffix, vector
 from tensorir.codegen.values import Emitter, Int, Val
 from tensorir.ir.affine import Lin
-from tensorir.ir.expr import Axis, Var
 
 LINE = 64
 
@@ -167,11 +166,8 @@ def may_turn(em: Emitter, flat: Flat, spot: Spot) -> bool:
     if em.pending is None or flat.home.register is not None or flat.mays or spot.lanes is not None:
         return False
     ones = (a for a, v, stride in flat.terms if v == 1 and stride == 1)
-    return _waits(em, spot) and any(isinstance(em.env.get(_axis(a)), int) for a in ones)
-
-
-def _axis(atom: object) -> Axis | Var | None:
-    return None if isinstance(atom, tuple) else atom  # type: ignore[return-value]
+    unrolled = (not isinstance(a, tuple) and isinstance(em.env.get(a), int) for a in ones)
+    return _waits(em, spot) and any(unrolled)
 
 
 def tail_of(em: Emitter, conds: tuple[Lin, ...]) -> Tail:
@@ -331,9 +327,7 @@ def _turned_masks(em: Emitter, group: list[Part | None]) -> list[str | None]:
     return [em.mask_of(bit, columns_alive) for bit in bits]
 
 
-def _mask_of_columns(
-    em: Emitter, group: list[Part | None]
-) -> tuple[str | None, str | None] | None:
+def _mask_of_columns(em: Emitter, group: list[Part | None]) -> tuple[str | None, str | None] | None:
     """Which columns of a square are alive, and which lanes of all; None if they are not alike.
 
     They are where each condition falls or grows by one step from a column to the next.

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from math import gcd
 
 from tensorir.codegen.address import Home, flat_of
+from tensorir.codegen.module import Module
 from tensorir.codegen.types import BITS
-from tensorir.codegen.values import Emitter, Int, Module
+from tensorir.codegen.values import Emitter, Int
 from tensorir.ir.expr import Axis
 from tensorir.ir.statement import Access, Array
 from tensorir.ir.stmt import Alloc, Block, For, If, Node, Run
@@ -120,9 +121,7 @@ def _inside(node: Node) -> tuple[Node, ...]:
     return (node.body,) if isinstance(node, For | Alloc) else ()
 
 
-def _stored(
-    em: Emitter, node: Node, lanes: For | None, fixed: frozenset[Axis]
-) -> Iterator[Array]:
+def _stored(em: Emitter, node: Node, lanes: For | None, fixed: frozenset[Axis]) -> Iterator[Array]:
     """Arrays that get whole vectors which may begin at multiples of UNIT; of `fixed` axes each
     value is known."""
     if isinstance(node, Run):

@@ -9,23 +9,19 @@ stays in place.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from tensorir.codegen.source import Check
 from tensorir.ir.affine import Atom, Conj, FloorAtom, Lin
-from tensorir.ir.expr import Axis, Expr, Var
+from tensorir.ir.expr import Axis, Var
 from tensorir.support.errors import internal
 
 if TYPE_CHECKING:
     from tensorir.codegen.address import Flat, Home
     from tensorir.codegen.lanes import Fold
+    from tensorir.codegen.module import Module
     from tensorir.codegen.stores import Part, Tail
-    from tensorir.ir.statement import Access, Array, Statement
+    from tensorir.ir.statement import Array, May, Statement
     from tensorir.ir.stmt import Storage
-    from tensorir.ir.target import Target
-    from tensorir.lower.pipeline import Lowered
-
-IndexCheck: TypeAlias = Literal["raise", "clamp", "off"]
 
 
 class Lane(NamedTuple):
@@ -51,69 +47,6 @@ class Level:
     def __init__(self) -> None:
         self.entry: Lines = []
         self.memo: dict[object, str] = {}
-
-
-class Module:
-    """What the functions of one kernel share."""
-
-    def __init__(
-        self,
-        lowered: Lowered,
-        target: Target,
-        name: str,
-        *,
-        checked: bool,
-        index_check: IndexCheck,
-    ) -> None:
-        self.lowered, self.target, self.name = lowered, target, name
-        self.checked, self.index_check = checked, index_check
-        self.declarations: dict[str, str] = {}
-        self.globals: dict[str, str] = {}
-        self.functions: list[str] = []
-        self.checks: list[Check] = []
-        self.notes: list[str] = []
-        self.imports: dict[str, None] = {}
-        # arrays whose stores may go past the caches, each where it has more bytes than that
-        self.streams: dict[Array, int] = {}
-        self.streamed: dict[Array, None] = {}
-        # what a statement asks of memory ahead of time
-        self.prefetches: dict[Statement, tuple[Access, ...]] = {}
-        self.parallel = False
-        self.serial = 0
-        # arrays that may share memory with another, by a common name
-        self.shared: dict[Array, object] = {}
-        # by the identity of an expression, which is kept: what computes it, and whether it must
-        # not be computed where it is not chosen
-        self.expansions: dict[int, tuple[Expr, Expr | None]] = {}
-        self.guarded: dict[int, tuple[Expr, bool]] = {}
-
-    def note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
-
-    def declare(self, name: str, result: str, args: str, attributes: str = "") -> None:
-        """Declare an intrinsic or function, once."""
-        if name not in self.declarations:
-            self.declarations[name] = f"declare {result} @{name}({args}){attributes}"
-
-    def lowered_text(self) -> str:
-        """The loops, for the report of a fault."""
-        from tensorir.ir.printer import loops_text
-
-        return loops_text(self.lowered.body)
-
-    def call_outside(self, name: str, result: str, args: str) -> None:
-        """Declare a function that the runtime must supply."""
-        self.imports[name] = None
-        self.declare(name, result, args)
-
-    def check(self, message: str) -> int:
-        """The status that means `message`."""
-        for k, c in enumerate(self.checks):
-            if c.message == message:
-                return k + 1
-        self.checks.append(Check(message))
-        return len(self.checks)
 
 
 class Device(NamedTuple):
@@ -170,6 +103,8 @@ class Emitter:
         self.outlined = False
         # the numbers of threads and blocks, on a GPU
         self.device: Device | None = None
+        # indices that are computed and known to lie inside, where the code now is
+        self.reached_mays: frozenset[May] = frozenset()
         # what every name is made of that has no side effects: an operation and its operands
         self.made: dict[str, tuple[str, *tuple[Int, ...]]] = {}
         # arrays whose stores stream in the arm being written; None where that is not decided
@@ -226,7 +161,7 @@ class Emitter:
         self.serial += 1
         name = f"%{hint}{self.serial}"
         memo[key] = name
-        self.made[name] = key
+        self.made[name] = (form, *args)
         depth[name] = where
         line = f"  {name} = {form.format(*args)}"
         (self.out if level is None else level.entry).append(line)
@@ -581,7 +516,11 @@ class Emitter:
         self.fails = True
         name = f"{self.module.name}.fail"
         if name not in self.module.globals:
-            self.module.globals[name] = _FAIL.format(name=name)
+            text = _FAIL.format(name=name)
+            if self.device is not None:
+                for old, new in _ALONE:
+                    text = text.replace(old, new)
+            self.module.globals[name] = text
         given = (*values, "0", "0", "0", "0")[:4]
         numbers = ", ".join(f"i64 {v}" for v in given)
         self.emit(f"call void @{name}(ptr {self.status}, ptr {self.info}, i32 {status}, {numbers})")
@@ -619,3 +558,11 @@ tell:
 done:
   ret void
 }}"""
+
+# each thread of a GPU has a status of its own
+_ALONE = (
+    ("cold noinline", "alwaysinline"),
+    ("%pair = cmpxchg ptr %status, i32 0, i32 %code acq_rel monotonic", "%old = load i32, ptr %status"),
+    ("%first = extractvalue { i32, i1 } %pair, 1", "%first = icmp eq i32 %old, 0"),
+    ("tell:\n", "tell:\n  store i32 %code, ptr %status\n"),
+)

@@ -11,7 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tensorir.emulator.hashed import Evaluator, Value, evaluator
-from tensorir.emulator.points import Cell, Sizes, holds, index_of, input_value, points, somewhere
+from tensorir.emulator.points import (
+    Cell,
+    Sizes,
+    holds,
+    index_of,
+    input_value,
+    nowhere,
+    points,
+    somewhere,
+)
 from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Axis, Var
 from tensorir.ir.statement import Access, Array, Statement
@@ -185,9 +194,9 @@ class Machine:
             own: Env = {**self.sizes, **dict(zip(s.iters, args, strict=True))}
             if real:
                 self._once(s, args, loads=loads)
-            refs: list[Value] = []
-            for a in s.reads:
-                refs.append(self.load(plan, n, a, own, env, refs, args) if loads else None)
+            refs: list[Value] = [None] * len(s.reads)
+            for k in s.read_order if loads else ():
+                refs[k] = self.load(plan, n, s.reads[k], own, env, refs, args)
             values = [b(own, refs) if loads else None for b in plan.bodies]
             waiting.append((env, own, args, real, refs, values))
         for env, own, args, real, refs, values in waiting:
@@ -282,6 +291,8 @@ class Machine:
             raise Fault(f"{_name(s, args)} is no instance, but writes {a.array.name}")
         found = self.place(plan, n, a, own, env, refs, args)
         if found is None:
+            if nowhere(a, own, refs, self.declared[a.array]):
+                return
             raise Fault(f"{_name(s, args)} writes {a.array.name} at an unknown index")
         memory, cell = found
         shared = self.shared

@@ -8,7 +8,7 @@ from zlib import crc32
 from tensorir.emulator.hashed import Env, Value, evaluator, fit, mix
 from tensorir.ir.affine import Conj, Fact, Lin, Region
 from tensorir.ir.expr import Axis, Var
-from tensorir.ir.statement import Access, Array, Statement
+from tensorir.ir.statement import Access, Array, May, Statement
 from tensorir.poly.model import Program
 from tensorir.poly.tree import At, Loop, Tree
 
@@ -139,17 +139,28 @@ def input_value(array: Array, cell: Cell) -> int:
 
 
 def index_of(access: Access, env: Env, refs: list[Value], shape: tuple[int, ...]) -> Cell | None:
-    """The cell of an access; a loaded index that is outside is moved inside. None: unknown."""
+    """The cell of an access; a loaded index that is outside is moved inside. None: unknown, or
+    nowhere."""
     cell: list[int] = []
     for d, i in enumerate(access.index):
         if isinstance(i, Lin):
             cell.append(i.evaluate(env))
             continue
         x = evaluator(i.value, regroup=False)(env, refs)
-        if x is None or shape[d] <= 0:
+        if x is None or shape[d] <= 0 or (i.skip and not 0 <= x < shape[d]):
             return None
         cell.append(x if 0 <= x < shape[d] else x % shape[d])
     return tuple(cell)
+
+
+def nowhere(access: Access, env: Env, refs: list[Value], shape: tuple[int, ...]) -> bool:
+    """Whether an index that is loaded lies outside and nothing is to happen there."""
+    for d, i in enumerate(access.index):
+        if isinstance(i, May) and i.skip:
+            x = evaluator(i.value, regroup=False)(env, refs)
+            if x is not None and not 0 <= x < shape[d]:
+                return True
+    return False
 
 
 def ordered(

@@ -12,6 +12,7 @@ from tensorir.ir.build import cast
 from tensorir.ir.intrinsic import Intrinsic, declare
 from tensorir.ir.language import compute, placeholder, reduce_axis
 from tensorir.ir.reductions import sum as total
+from tensorir.ir.tensor import Tensor
 
 # An instruction of 16-bit floats treats subnormals as zero and rounds after each product.
 _BF16 = {
@@ -84,7 +85,7 @@ def _dot(
         lambda i: total(cast(a[k], result) * cast(b[i, k], result), axis=k, dtype=result),
         name="c",
     )
-    operands = [(a, ("i", "k")), (b, ("i", "k"))]
+    operands: list[tuple[Tensor, tuple[str, ...]]] = [(a, ("i", "k")), (b, ("i", "k"))]
     if accumulates:
         operands.insert(0, (c, ("i",)))
     return declare(name, c, operands, llvm, features, numerics)

@@ -270,8 +270,8 @@ def _operand(
     for a in reversed(index):
         strides[a] = step
         step *= _extent(a)
-    inside = [a for a in axes if strides[a]]
-    if inside != list(index):
+    inside = [id(a) for a in axes if strides[a]]
+    if inside != [id(a) for a in index]:
         raise ArgumentError(
             f"intrinsic {name}: {tensor.name} is indexed by {', '.join(a.name for a in index)}, "
             f"and its elements run over {', '.join(over) or 'nothing'}"

@@ -179,9 +179,9 @@ def statement_text(
             return env[a].text(name)
         return name(a) if name else a.name
 
-    refs: list[str] = []
-    for r in stmt.reads:
-        refs.append(_access_text(r, env, call, name, refs))
+    refs = [""] * len(stmt.reads)
+    for k in stmt.read_order:
+        refs[k] = _access_text(stmt.reads[k], env, call, name, refs)
     cells = [_access_text(w, env, call, name, refs) for w in stmt.writes]
     end = "  # atomic" if stmt.atomic else ""
     return f"{', '.join(cells)} = {', '.join(expr_text(b, call, refs) for b in stmt.bodies)}{end}"

@@ -39,11 +39,13 @@ class May:
 
     It lies in `lower..upper` (inclusive, affine in sizes and iterators) where that is proved;
     None means that the whole dimension may be touched and that the value is checked when it runs.
+    With `skip` nothing happens where it lies outside, in place of an error.
     """
 
     value: Expr
     lower: Lin | None = None
     upper: Lin | None = None
+    skip: bool = False
 
 
 Index: TypeAlias = Lin | May
@@ -111,6 +113,18 @@ class Statement:
     role: StatementRole
     combiner: Reducer | None = None
     atomic: bool = False
+
+    @property
+    def read_order(self) -> tuple[int, ...]:
+        """The slots of `reads` in an order in which an index refers to earlier ones only.
+
+        The accumulator of a scatter is found by what the reads after it give.
+        """
+        late = [k for k in range(min(len(self.writes), len(self.reads))) if self._scatters(k)]
+        return (*(k for k in range(len(self.reads)) if k not in late), *late)
+
+    def _scatters(self, slot: int) -> bool:
+        return any(isinstance(i, May) and i.skip for i in self.reads[slot].index)
 
     def __repr__(self) -> str:
         return self.name

@@ -14,7 +14,7 @@ Slots = Mapping[int, int]
 
 
 def unify(pattern: Expr, e: Expr, known: Slots | None = None) -> Iterator[dict[int, int]]:
-    """Every way in which reads of `e` may stand for those of `pattern`: slot of the pattern to slot.
+    """Every way in which reads of `e` may stand for those of `pattern`, slot by slot.
 
     Types agree everywhere; a read of the pattern stands for one read of `e`, and no two for one.
     Axes and sizes by themselves are no operands: an expression that uses them matches nothing.

@@ -119,9 +119,15 @@ def _floor(op: str, x: Lin, t: int, box: Box) -> Lin:
         if t == f:
             return q + big if op == "//" else y
         if op == "//":
-            return q + floordiv(big, t // f)
+            return q + _quotient(big, t // f, box)
         return (big % (t // f)) * f + y
-    return q + floordiv(rest, t) if op == "//" else rest % t
+    return q + _quotient(rest, t, box) if op == "//" else rest % t
+
+
+def _quotient(e: Lin, t: int, box: Box) -> Lin:
+    """e // t in a form in which no coefficient reaches the divisor."""
+    whole = Lin({a: c // t if c > 0 else -(-c // t) for a, c in e.terms.items()})
+    return whole + _floor("//", e - whole * t, t, box) if whole.terms else floordiv(e, t)
 
 
 def ranges(node: Node) -> dict[Axis, int]:

@@ -87,11 +87,13 @@ def _constants(program: Program) -> dict[Axis | Var, Lin]:
 class _Open:
     """Loops of constant extent around a node: the lanes open (at most one axis), and all.
 
+    `box` has the last value of every loop around that starts at 0 and has a constant one.
     `widened` says that a loop around runs further for some lane than its instances need.
     """
 
     lanes: Mapping[Axis, int] = field(default_factory=dict)
     fixed: Mapping[Axis, int] = field(default_factory=dict)
+    box: Mapping[Axis, int] = field(default_factory=dict)
     widened: bool = False
 
 
@@ -160,7 +162,11 @@ class _Work:
         alone = n.axis not in self.repeated and n.kind != "bind"
         single = _single(lower, upper) if alone else None
         if kind in ("unroll", "vectorize") and not (kind == "unroll" and single is not None):
-            fixed = _from(_fixed(lower, upper, hull=n.hull), self.out.firsts.get(n.axis))
+            fixed = _fixed(lower, upper, hull=n.hull)
+            if fixed is None and not n.hull:
+                wide = _widest_of(lower, open_, -1), _widest_of(upper, open_, 1)
+                fixed = _fixed(*wide, hull=False)
+            fixed = _from(fixed, self.out.firsts.get(n.axis))
             if fixed is not None:
                 return self.marked(n, kind, fixed, lower, upper, env, conds, open_)
             if mark.kind == kind:
@@ -210,7 +216,8 @@ class _Work:
         if n.axis in self.unversioned:
             self.out.plain.update(new)
         self.out.values[n.axis] = value
-        inner = replace(open_, fixed={**open_.fixed, axis: extent})
+        box = {**open_.box, axis: extent - 1}
+        inner = replace(open_, fixed={**open_.fixed, axis: extent}, box=box)
         if kind in ("bind", "serial"):
             # what a load may skip in a corner holds for copies that are written out
             inner = replace(inner, widened=True)
@@ -248,15 +255,16 @@ class _Work:
         if any(uses(e, open_.lanes) for _, e in (*lower, *upper)):
             lower, upper, new = _over_lanes(axis, lower, upper, open_, hull=n.hull)
             open_ = replace(open_, widened=True)
-        self.out.values[n.axis] = value
-        body = self.go(n.body, {**env, n.axis: value}, (*conds, *new), open_)
-        if body is None:
-            return None
         extent = None
         if lower == ((1, ZERO),) and len(upper) == 1 and upper[0][1].is_const:
             extent = upper[0][1].const // upper[0][0] + 1
             if extent <= 0:
                 return None
+            open_ = replace(open_, box={**open_.box, axis: extent - 1})
+        self.out.values[n.axis] = value
+        body = self.go(n.body, {**env, n.axis: value}, (*conds, *new), open_)
+        if body is None:
+            return None
         hull = n.hull and (len(lower) > 1 or len(upper) > 1)
         return For(axis, lower, upper, body, kind, extent, hull=hull, bind=n.bind)
 
@@ -299,6 +307,17 @@ def _fixed(lower: tuple[Bound, ...], upper: tuple[Bound, ...], *, hull: bool) ->
             if best is None or distance.const + 1 < best.extent:
                 best = _Fixed(low, distance.const + 1)
     return best
+
+
+def _widest_of(bounds: tuple[Bound, ...], open_: _Open, sign: int) -> tuple[Bound, ...]:
+    """Bounds that hold for all values of the loops around that have constant ones."""
+    found: list[Bound] = []
+    for c, e in bounds:
+        worst = extreme(e, open_.box, sign)
+        if worst.is_const:
+            c, worst = 1, Lin({}, worst.const // c if sign > 0 else -(-worst.const // c))
+        found.append((c, worst))
+    return tuple(found)
 
 
 def _from(fixed: _Fixed | None, known: tuple[Axis, Lin] | None) -> _Fixed | None:

@@ -130,13 +130,17 @@ def convolution(
     flat = joined > 0 and not last and all(k == 1 for k in kernel)
 
     def product(n: Any, f: Any, at: Sequence[Any]) -> Expr:
-        taps = [reduce_axis(k, name=f"r{c}") for k, c in zip(kernel, SPACE[rank], strict=True)]
+        taps: list[Any] = [
+            reduce_axis(k, name=f"r{c}") for k, c in zip(kernel, SPACE[rank], strict=True)
+        ]
         place = [i * s + r * d for i, s, r, d in zip(at, steps, taps, gaps, strict=True)]
         c: Any = reduce_axis(inner, name="c")
-        axes = tuple(taps) if inner == 1 else (c, *taps)
+        axes: tuple[Any, ...] = () if inner == 1 else (c,)
         c = const(0) if inner == 1 else c
         if flat:
-            axes, taps, place = (c,) if inner > 1 else (), [const(0)] * rank, list(at)
+            taps, place = [const(0)] * rank, list(at)
+        else:
+            axes = (*axes, *taps)
         channel = c if parts == 1 else f // max(filters // parts, 1) * inner + c
         a = t[(n, *place, channel)] if last else t[(n, channel, *place)]
         b = w[(*taps, c, f)] if last else w[(f, c, *taps)]

@@ -127,8 +127,9 @@ def scatter_add(
 ) -> Tensor:
     """`x` with slice k of the updates added to slice `indices[k]`, in the order of k.
 
-    It is declared as a sum with a condition on data, so each output looks at every index: m indices
-    and n slices take m * n comparisons. An index outside adds nothing.
+    It is declared as a sum with a condition on data, in which each output looks at every index: m
+    indices and n slices take m * n comparisons. The primitive `scatter` has each index find its
+    slice instead, as the library's schedule does. An index outside adds nothing.
 
     Parameters
     ----------

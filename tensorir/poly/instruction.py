@@ -18,6 +18,7 @@ __all__ = ["matches", "meaning", "operand_of", "step"]
 
 _meanings: WeakKeyDictionary[Tensor, Statement] = WeakKeyDictionary()
 
+
 def meaning(intrinsic: Intrinsic) -> Statement:
     """The declaration as a statement: the update of its reduction, or what computes it."""
     known = _meanings.get(intrinsic.tensor)
@@ -26,6 +27,7 @@ def meaning(intrinsic: Intrinsic) -> Statement:
         known = next(x for x in made.statements if x.role in ("update", "compute"))
         _meanings[intrinsic.tensor] = known
     return known
+
 
 def matches(intrinsic: Intrinsic, stmt: Statement) -> Iterator[dict[int, int]]:
     """Every way to take the reads of a statement for those of the declaration, by slot."""
@@ -42,10 +44,12 @@ def matches(intrinsic: Intrinsic, stmt: Statement) -> Iterator[dict[int, int]]:
         if set(found) == set(range(len(wanted.reads))):
             yield found
 
+
 def operand_of(intrinsic: Intrinsic, slot: int) -> Operand | None:
     """The operand that read number `slot` of the declaration is; None for what is added to."""
     name = meaning(intrinsic).reads[slot].array.name
     return next((o for o in intrinsic.operands if o.tensor.name == name), None)
+
 
 def step(program: Program, p: Placement, access: Access, axis: Axis) -> int | None:
     """How many elements an access moves in memory along a loop; None where that is not known.
@@ -75,10 +79,12 @@ def step(program: Program, p: Placement, access: Access, axis: Axis) -> int | No
             room = room * whole.const if fixed and whole is not None else 0
     return total
 
+
 def _inside(e: Lin, outside: dict[Axis, None]) -> Lin:
     """An index less the terms of the loops around the buffer."""
     kept = {a: v for a, v in e.terms.items() if isinstance(a, tuple) or a not in outside}
     return Lin(kept, e.const)
+
 
 def _part(program: Program, e: Lin, op: str | None, tile: int, axis: Axis) -> int | None:
     """How a storage index moves along a loop: of `e`, `e // tile` or `e % tile`."""
@@ -100,5 +106,3 @@ def _part(program: Program, e: Lin, op: str | None, tile: int, axis: Axis) -> in
     if low < 0 or high >= tile:
         return None
     return 0 if op == "//" else along
-
-__all__ += ["ZERO", "operand_of"]

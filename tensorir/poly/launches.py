@@ -17,6 +17,7 @@ from tensorir.ir.statement import Array
 from tensorir.poly import isl, tree
 from tensorir.poly.barriers import with_barriers
 from tensorir.poly.isl import Map, dt
+from tensorir.poly.legality import carried
 from tensorir.poly.model import Buffer, Placement, Program
 from tensorir.poly.ranges import constant_range
 from tensorir.poly.relation import access_map, context_set, ordered
@@ -68,14 +69,13 @@ def launches(program: Program) -> tuple[tuple[Launch, ...], tuple[Array, ...]]:
 def _require_bound(program: Program, t: Tree) -> None:
     if any(x.kind == "bind" for x in tree.loops(t)):
         return
-    name = tree.stmts(t)[0]
-    axes = tree.axes_of(program.tree, name)
-    why = f"{name} is in no loop that is bound to a GPU"
-    if not axes:
-        raise UnsupportedError(f"{why}; it has no loops at all: make it part of another stage")
+    alone = (x.axis for x in tree.loops(t) if carried(program, x.axis) is None)
+    free = next(alone, None)
+    if free is None:
+        return  # nothing that could be bound: one thread does it
     raise UnsupportedError(
-        why,
-        details=f'  try  s.bind("{axes[0].name}", "blockIdx.x")      one block for each point\n'
+        f"{tree.stmts(t)[0]} is in no loop that is bound to a GPU",
+        details=f'  try  s.bind("{free.name}", "blockIdx.x")      one block for each point\n'
         f"  try  schedules.schedule_for(tensor, target=...)     a schedule for the target",
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from math import prod
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from tensorir.codegen.source import Argument, KernelSource
 from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Axis, Var
+from tensorir.runtime import layout
 from tensorir.runtime.buffer import (
     AnyArray,
     byte_range,
@@ -30,6 +32,7 @@ from tensorir.support.tracebacks import user_api
 
 __all__ = ["Callee", "Copies", "raise_failed", "signature_text", "sizes_of", "slow_call"]
 
+LINE = 64
 _WARN_ABOVE = 1_000_000
 
 
@@ -280,13 +283,25 @@ def _fresh(argument: Argument, sizes: dict[Var, _Size], name: str) -> AnyArray:
     if any(n < 0 for n in shape):
         known = _known(argument.shape, sizes)
         raise CallValueError(f"{_Place(argument, name)} would have shape {_shape(shape)}{known}")
-    make = np.zeros if argument.partial else np.empty
     try:
-        return make(shape, argument.dtype.numpy)
+        return _at_a_line(shape, argument)
     except (MemoryError, ValueError, OverflowError):
         raise CallValueError(
             f"{_Place(argument, name)} of shape {_shape(shape)} does not fit in memory"
         ) from None
+
+
+def _at_a_line(shape: tuple[int, ...], argument: Argument) -> AnyArray:
+    """A new array; a large one begins at a cache line: no store of a vector then crosses one."""
+    make = np.zeros if argument.partial else np.empty
+    dtype = argument.dtype.numpy
+    size = prod(shape) * argument.dtype.bytes
+    if size < layout.LARGE:
+        return make(shape, dtype)
+    raw = make(size + LINE, np.uint8)
+    first = -raw.ctypes.data % LINE
+    whole: AnyArray = raw[first : first + size].view(dtype).reshape(shape)
+    return whole
 
 
 def _copy(kernel: Callee, argument: Argument, array: AnyArray) -> AnyArray:

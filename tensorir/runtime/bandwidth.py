@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tensorir.codegen import cpu, llvm
 from tensorir.ir.dtype import FLOAT32
 
-STEP = 4  # vectors of each array in a step
+STEP = 8  # vectors of each array in a step
 _PAGE = 4096
 _ONCE = 1 << 20  # bytes that a call moves at least, so that calling is nothing
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tensorir.codegen import cpu, cuda, work
+from tensorir.codegen import targets, work
 from tensorir.codegen.emit import emit
 from tensorir.codegen.launch import emit_launches
+from tensorir.codegen.module import IndexCheck
 from tensorir.codegen.source import KernelSource
-from tensorir.codegen.values import IndexCheck
 from tensorir.ir.statement import Array
 from tensorir.ir.target import Target
 from tensorir.ir.tensor import Tensor
@@ -85,7 +85,7 @@ def build(
     for name, flag in (("validate", validate), ("checked", checked)):
         if flag is not None and not isinstance(flag, bool):
             raise ArgumentTypeError(f"{name}={flag!r}: expected True or False")
-    where = _target(target)
+    where = targets.resolve(target)
     chosen = knobs.checked if checked is None else checked
     if where.kind == "cuda":
         return _for_cuda(s, where, args, chosen, check)
@@ -158,17 +158,6 @@ def _as_schedule(what: object) -> Schedule:
         f"build: expected a schedule or a tensor, got {type(what).__name__} {what!r:.60}; make one "
         "with tir.schedule(tensor)"
     )
-
-
-def _target(target: str | Target | None) -> Target:
-    if isinstance(target, Target):
-        return target
-    name = target if target is not None else knobs.target or "native"
-    if not isinstance(name, str):
-        raise ArgumentTypeError(f"target={name!r:.60}: expected the name of a target")
-    if name.split(":")[0] in ("cuda", "emulator"):
-        return cuda.target(name)
-    return cpu.target(name)
 
 
 def _arguments(s: Schedule, args: Sequence[Tensor | str] | None) -> tuple[Array, ...] | None:

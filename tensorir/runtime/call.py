@@ -337,6 +337,8 @@ class _Wrapper:
         dims = [[self.lin(e) for e in shape] for shape in shapes]
         names = [d for shape in dims for d in shape]
         w.check(*(w.value(f"icmp sge i64 {d}, 0") for d in names if d.startswith("%")))
+        w.check(*(self.small(self.arrays[i].argument, shape) for i, shape in
+                  zip(self.outputs, dims, strict=True)))  # fmt: skip
         made: list[str] = []
         for i, shape in zip(self.outputs, dims, strict=True):
             made.append(self.allocate_one(self.arrays[i].argument, shape, made))
@@ -344,6 +346,13 @@ class _Wrapper:
         self.fresh_block = w.block
         w.go("run")
         return result
+
+    def small(self, argument: Argument, shape: list[str]) -> str:
+        """Whether an array may begin anywhere; a large one is made where lines begin."""
+        w, size = self.w, str(argument.dtype.bytes)
+        for dim in shape:
+            size = w.value(f"mul i64 {size}, {dim}")
+        return w.value(f"icmp ult i64 {size}, {layout.LARGE}")
 
     def allocate_one(self, argument: Argument, shape: list[str], made: list[str]) -> str:
         w = self.w

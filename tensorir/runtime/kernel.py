@@ -21,7 +21,7 @@ from tensorir.support.tracebacks import user_api
 __all__ = ["ABI_VERSION", "Kernel", "make_kernel"]
 
 # Part of every cache key and saved file: raise it when what text or wrappers rely on changes.
-ABI_VERSION = 2
+ABI_VERSION = 3
 # A wrapper is branches and loads: these make it shorter, and it is compiled once a signature.
 _WRAPPER_PASSES = ("sroa", "simplify_cfg")
 

@@ -39,6 +39,8 @@ FUNCTIONS = {
     "Py_DecRef": "void (ptr)",
 }
 ALLOCATORS = ("PyArray_Empty", "PyArray_Zeros")
+LARGE = 1 << 20
+"""Outputs of that many bytes are made to begin at a cache line, which numpy's own do not."""
 
 
 @cache

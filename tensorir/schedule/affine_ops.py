@@ -113,8 +113,8 @@ def shift(s: Schedule, axis: str | Axis, by: object) -> Draft:
     amount = bounds_text.parse(s, by, loop, what, "by")
     new, _ = _counted(s, loop, Lin({loop.axis: 1}) + amount, 1)
     require_marks(s, new, tree.stmts(loop), what)
-    record = ((resolve.reference(s.program, loop.axis), bounds_text.text(s, amount)), {})
-    return Draft(new, record=record, idle="by nothing" if amount == Lin() else "")
+    args = (resolve.reference(s.program, loop.axis), bounds_text.text(s, amount))
+    return Draft(new, record=(args, {}), idle="by nothing" if amount == Lin() else "")
 
 
 @primitive
@@ -189,7 +189,5 @@ def _counted(s: Schedule, loop: Loop, value: Lin, sign: int) -> tuple[Program, A
     placements = substitute(program, old, (new,), back, facts, tree.stmts(loop))
     changed = tree.rewrite(program.tree, old, lambda x: replace(x, axis=new, step=s.next_number))
     buffers = follow(program.buffers, old, (new,))
-    made = program.change(
-        tree=recut(changed, old, new), placements=placements, buffers=buffers
-    )
+    made = program.change(tree=recut(changed, old, new), placements=placements, buffers=buffers)
     return made, new

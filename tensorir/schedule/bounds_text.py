@@ -103,10 +103,10 @@ def _from_text(s: Schedule, source: str, what: str, name: str) -> Lin:
         if len(source) > _LONGEST:
             raise ValueError("it is too long")
         parsed = ast.parse(source.strip(), mode="eval")
-        found = _node(s, parsed.body, what)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         why = error.msg if isinstance(error, SyntaxError) else str(error)
         resolve.fail(f"{what}: cannot read {name}={source!r:.80}: {why}")
+    found = _node(s, parsed.body, what)
     if found is None:
         _not_affine(repr(source), what, name)
     return found

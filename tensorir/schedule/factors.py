@@ -291,9 +291,5 @@ def _zero(e: Expr, zero: set[int]) -> bool:
 
 def _product_is_zero(a: Expr, b: Expr, zero: set[int]) -> bool:
     found = (_zero(a, zero), _zero(b, zero))
-    sure = all(found) or any(
-        f and isinstance(x, Const) for f, x in zip(found, (b, a), strict=True)
-    )
+    sure = all(found) or any(f and isinstance(x, Const) for f, x in zip(found, (b, a), strict=True))
     return sure if a.dtype.is_float else any(found)
-
-

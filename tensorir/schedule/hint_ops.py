@@ -69,10 +69,11 @@ def non_temporal(s: Schedule, stage: object, *, above: int = 0) -> Draft:
     reader = hints.reader_near(program, array)
     if reader is not None:
         updates = any(w.array is array for w in program.stmt(reader).writes)
+        instead = "; an accumulation is kept in a buffer, whose end result streams"
         resolve.fail(
             f"{what}: {reader} reads {array.name} again inside the loops that write it",
             why="what streams past the caches would have to come back from memory"
-            + ("; an accumulation is kept in a buffer, whose end result streams." if updates else "."),
+            f"{instead if updates else ''}.",
             tries=[(f.code, f.effect) for f in accepted(s, _kept_fixes(s, array, reader))],
         )
     least = resolve.positive(above, "above", primitive=what) if above != 0 else 0

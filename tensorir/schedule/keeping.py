@@ -119,7 +119,8 @@ def require_not_kept(s: Schedule, name: str, what: str) -> None:
     now: Schedule | None = s
     while now is not None:
         step = now.step
-        if step is not None and step.primitive == "compute_at" and step.args[:1] == (name,):
+        asked = (*step.args[:1], step.kwargs.get("stage")) if step is not None else ()
+        if step is not None and step.primitive == "compute_at" and name in asked:
             if step.kwargs.get("storage", "iteration") != "iteration":
                 resolve.fail(
                     f"{what}: {name} is kept over iterations since step {step.number}, {step.text}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tensorir.ir.affine import Fact
 from tensorir.ir.expr import Expr, Op, Ref
 from tensorir.ir.index import conditions
 from tensorir.ir.statement import Access, May, Statement
@@ -28,16 +29,29 @@ def narrowed(stmt: Statement, program: Program) -> Statement:
     if not chooses and not guarded:
         return stmt
     domain = domain_set(stmt, program.sizes).intersect_params(context_set(program))
-    known: dict[Expr, bool | None] = {}
+    known: dict[int, tuple[Expr, bool | None]] = {}  # the expression keeps its identity alive
+
+    def settled(test: Expr) -> bool | None:
+        if id(test) not in known:
+            known[id(test)] = test, _settled(stmt, domain, test, program)
+        return known[id(test)][1]
+
+    def shorter(test: Expr) -> Expr:
+        """A conjunction less the parts that always hold."""
+        if not isinstance(test, Op) or test.name != "and":
+            return test
+        left = [shorter(x) for x in test.args if settled(x) is not True]
+        return Op("and", tuple(left), test.dtype) if len(left) == len(test.args) else left[0]
 
     def change(e: Expr) -> Expr | None:
         if not isinstance(e, Op) or e.name not in _CHOICES:
             return None
-        test = e.args[0]
-        if test not in known:
-            known[test] = _settled(stmt, domain, test, program)
-        holds = known[test]
-        return None if holds is None else e.args[1 if holds else 2]
+        test, yes, no = e.args
+        holds = settled(test)
+        if holds is not None:
+            return yes if holds else no
+        left = shorter(test)
+        return None if left is test else Op(e.name, (left, yes, no), e.dtype)
 
     bodies = tuple(rewrite(b, change) for b in stmt.bodies)
     reads = tuple(_unguarded(stmt, domain, r, program) for r in stmt.reads)
@@ -58,8 +72,13 @@ def _settled(stmt: Statement, domain: Set, test: Expr, program: Program) -> bool
 def _unguarded(stmt: Statement, domain: Set, read: Access, program: Program) -> Access:
     if read.guard == ((),):
         return read
-    there = isl.to_set(stmt.iters, program.sizes, read.guard)
-    return replace(read, guard=((),)) if domain.is_subset(there) else read
+    if domain.is_subset(isl.to_set(stmt.iters, program.sizes, read.guard)):
+        return replace(read, guard=((),))
+
+    def news(fact: Fact) -> bool:
+        return not domain.is_subset(isl.to_set(stmt.iters, program.sizes, ((fact,),)))
+
+    return replace(read, guard=tuple(tuple(filter(news, conj)) for conj in read.guard))
 
 
 def _without_unused(stmt: Statement) -> Statement:

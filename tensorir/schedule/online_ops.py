@@ -65,11 +65,40 @@ def online(s: Schedule, axis: str | Axis, stages: Sequence[object]) -> Draft:
     >>> s = tir.schedule(B).compute_at("l", "B.i").compute_at("m", "B.i")
     >>> s = s.split("k", 16).split("j", 16)
     >>> print(s.loops())
+    for i in 0..4
+      alloc m: float32 in global
+      alloc l: float32 in global
+      l[i] = 0.0
+      m[i] = -inf
+      for ko in 0..4
+        for ki in 0..16
+          m[i] = max(m[i], A[i, 16*ko + ki])
+      for jo in 0..4
+        for ji in 0..16
+          l[i] = l[i] + exp(A[i, 16*jo + ji] - m[i])
+      B[i] = m[i] + log(l[i])
     >>> print(s.online("jo", ("m", "l")).loops())
+    for i in 0..4
+      alloc m: float32 in global
+      alloc l: float32 in global
+      l[i] = 0.0
+      m[i] = -inf
+      for jo in 0..4
+        alloc m_old: float32 in global
+        alloc m_factor: float32 in global
+        m_old[i] = m[i]
+        for ki in 0..16
+          m[i] = max(m[i], A[i, 16*jo + ki])
+        m_factor[i] = select(m_old[i] == m[i], 1.0, exp(m_old[i] - m[i]))
+        l[i] = l[i] * m_factor[i]
+        for ji in 0..16
+          l[i] = l[i] + select(m[i] == -inf, 0.0, exp(A[i, 16*jo + ji] - m[i]))
+      l[i] = select(m[i] == -inf, nan, l[i])
+      B[i] = m[i] + log(l[i])
     """
     found = _stages(s, axis, stages)
     first = first_of(found[0].update, found[0].init)
-    body = _side_by_side(s, found)
+    found, body = _side_by_side(s, found)
     links = _links(s.program, first, found, body)
     factors = _factors(s, first, found, links)
     _require_same_power(first, found, factors)
@@ -132,26 +161,34 @@ def _stage(s: Schedule, name: str) -> Stage:
     return Stage(name, update, inits[0], loops[0])
 
 
-def _side_by_side(s: Schedule, found: list[Stage]) -> list[Tree]:
-    """The items of the body in which the loops stand, all of them and in the order of stages."""
+def _side_by_side(s: Schedule, found: list[Stage]) -> tuple[list[Stage], list[Tree]]:
+    """The stages in the order in which they run, and the body in which all their loops stand."""
     body = _body_of(s.program.tree, found[0].loop)
     places = [next((k for k, x in enumerate(body) if x is y.loop), None) for y in found]
     for x, k in zip(found, places, strict=True):
         if k is None:
             _apart(s, found, x)
-    order = [k for k in places if k is not None]
-    if order != sorted(order):
-        resolve.fail(
-            f"{WHAT}: the stages run in another order",
-            why=f"{' and '.join(x.name for x in found)} are given in the order in which they run.",
-        )
     for x in found:
         if x.loop.kind != "serial":
             resolve.fail(
-                f"{WHAT}: {x.loop.axis.name!r} is {x.loop.kind}",
+                f"{WHAT}: {x.loop.axis.name!r} is marked {x.loop.kind}",
                 why="what one iteration rescales comes from the one before it.",
             )
-    return body
+        _require_alone(s, x, found)
+    later = sorted(zip(places[1:], found[1:], strict=True), key=lambda p: p[0] or 0)
+    return [found[0], *(x for _, x in later)], body
+
+
+def _require_alone(s: Schedule, x: Stage, found: list[Stage]) -> None:
+    """Refuse where the loop of a stage does more with results than update its own."""
+    arrays = [w.array for y in found for w in y.update.writes]
+    for n in tree.stmts(x.loop):
+        hit = next((a for a in arrays if rewrite.touches(s.program.stmt(n), a)), None)
+        if hit is not None and n != x.update.name:
+            resolve.fail(
+                f"{WHAT}: {n} uses {hit.name} inside {resolve.reference(s.program, x.loop.axis)!r}",
+                why="what a loop has so far is used by nothing but its own update.",
+            )
 
 
 def _body_of(t: Tree, loop: Loop) -> list[Tree]:
@@ -167,12 +204,13 @@ def _body_of(t: Tree, loop: Loop) -> list[Tree]:
 def _apart(s: Schedule, found: list[Stage], x: Stage) -> NoReturn:
     first, other = found[0], x
     a, b = (resolve.reference(s.program, y.loop.axis) for y in (first, other))
-    around = tree.loops_of(s.program.tree, found[-1].update.name)
-    place = [y for y in around if not y.axis.reduce]
+    own = {n for y in found for n in resolve.statements(s.program, y.name)}
     tries = []
-    for y in reversed(place):
+    for y in tree.loops(s.program.tree):
+        if y.axis.reduce or own.issuperset(tree.stmts(y)):
+            continue
         at = resolve.reference(s.program, y.axis)
-        calls: list[Call] = [("compute_at", (z.name, at), {}) for z in reversed(found[:-1])]
+        calls: list[Call] = [("compute_at", (z.name, at), {}) for z in reversed(found)]
         tries.append(fix("computes them in one loop", *calls))
     resolve.fail(
         f"{WHAT}: {a!r} of {first.name} and {b!r} of {other.name} are not side by side",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tensorir.ir.affine import ZERO, Fact, Lin, Region, floordiv, subst_facts
+from tensorir.ir.affine import ZERO, Conj, Fact, Lin, Region, floordiv, subst_facts
 from tensorir.ir.build import cast, compare, const, if_then_else
 from tensorir.ir.dtype import DType
 from tensorir.ir.dtype import dtype as as_dtype
 from tensorir.ir.expr import Axis, Expr, Ref, Var
 from tensorir.ir.index import from_lin
+from tensorir.ir.numerics import limits
 from tensorir.ir.statement import Access, Array, Statement
 from tensorir.poly import tree
 from tensorir.poly.model import Buffer, Placement, Program
@@ -39,12 +40,12 @@ def retype(
 ) -> Draft:
     """A stage's tensor read in another type, moved by a constant.
 
-    Makes a stage of its own of the tensor, which `compute_at` or `compute_inline` then place.
-    Needs a tensor that the stage's expression converts at once, and a type that holds its numbers
-    less nothing. With `by` the numbers move, `x + by`, so that int8 fits in uint8 or a zero point
-    is gone; what that adds to a sum of products is taken off the initial value, from one more
-    stage, the sums of the other factor. Integers wrap, so that every bit stays. Others do this by
-    hand (the compensation of oneDNN and XNNPACK).
+    Needs a tensor that the stage's expression converts at once, and a type that holds all its
+    numbers. It becomes a stage of its own, which `compute_at`, or `cache_read` and
+    `compute_inline`, then place. With `by` the numbers move, `x + by`, so that int8 fits in uint8
+    or a zero point is gone; what that adds to a sum of products is taken off the initial value,
+    by one more stage, the sums of the other factor. Integers wrap, so that every bit stays.
+    Others do this by hand (the compensation of oneDNN and XNNPACK).
 
     Parameters
     ----------
@@ -85,7 +86,7 @@ def retype(
     >>> print(s.retype("C", "A", "uint8", 128).loops())
     for A_uint8.i in 0..2
       for A_uint8.k in 0..8
-        A_uint8[A_uint8.i, A_uint8.k] = uint8(int32(A[A_uint8.i, A_uint8.k]) + 128)
+        A_uint8[A_uint8.i, A_uint8.k] = uint8(A[A_uint8.i, A_uint8.k]) + 128
     for C_sums.j in 0..4
       C_sums[C_sums.j] = 0
       for C_sums.k in 0..8
@@ -122,9 +123,20 @@ def retype(
     done = turned if product is None else product.stmt
     program = _with_statement(program, reader.name, done)
     if product is None or not product.rest:
-        return Draft(program, idle="" if taken is not array else f"{array.name} is {to} already")
+        idle = product is None and taken is array
+        _require_there(s, program, what)
+        return Draft(program, idle=f"{array.name} is {to} already" if idle else "")
     program = _compensated(s, program, product, _new_name(s, sums, f"{reader.stage}_sums", what))
+    _require_there(s, program, what)
     return Draft(program)
+
+
+def _require_there(s: Schedule, program: Program, what: str) -> None:
+    """Refuse where a new stage would read what is not whole yet, or read it too late."""
+    old = s.program.placements
+    names = [n for n, p in program.placements.items() if n not in old or p.stmt is not old[n].stmt]
+    rewrite.require_reach(s, program, names, what)
+    rewrite.require_complete(s, program, names, what)
 
 
 def _offset_of(stmt: Statement, slots: list[int]) -> bool:
@@ -161,8 +173,9 @@ def _moved(array: Array, to: DType, by: int) -> Expr:
     read = Ref(0, array.dtype)
     if not by:
         return cast(read, to)
-    wide = as_dtype("int64" if max(array.dtype.bits, to.bits) >= 32 else "int32")
-    return cast(cast(read, wide) + const(by, wide), to)
+    low, high = limits(to)
+    wrapped = (int(by) - int(low)) % (int(high) - int(low) + 1) + int(low)
+    return cast(read, to) + const(wrapped, to)  # both wrap, and the sum is in range
 
 
 def _with_statement(program: Program, name: str, stmt: Statement) -> Program:
@@ -210,7 +223,9 @@ def _placed(
     now = s.then(program, s.step) if s.step is not None else type(s)(program, s.outputs)
     axes = rewrite.fresh_axes(now, [i for x in stmts for i in x.iters], to.name)
     item = rewrite.nest_of(stmts, {**axes}, 0, s.next_number)
-    users = [n for n in tree.stmts(program.tree) if program.stmt(n).stage == program.stmt(reader).stage]
+    users = [
+        n for n in tree.stmts(program.tree) if program.stmt(n).stage == program.stmt(reader).stage
+    ]
     order = rewrite.before(program.tree, None, users, item)
     placements = dict(program.placements)
     for x in stmts:
@@ -223,7 +238,9 @@ def _compensated(s: Schedule, program: Program, found: factors.Product, name: st
     stmt = found.stmt
     start = program.placements.get(f"{stmt.stage}.init")
     n = 0 if start is None else len(start.stmt.iters)
-    if start is None or any(a is not b for a, b in zip(start.stmt.iters, stmt.iters[:n], strict=True)):
+    if start is None or any(
+        a is not b for a, b in zip(start.stmt.iters, stmt.iters[:n], strict=True)
+    ):
         resolve.fail(
             f"retype: the initial value of {stmt.stage} is not where it was declared",
             why="by= comes before steps that change how the reduction is made.",
@@ -245,9 +262,9 @@ def _compensated(s: Schedule, program: Program, found: factors.Product, name: st
 def pad_reduction(s: Schedule, axis: str | Axis, multiple: int) -> Draft:
     """A reduction loop made longer, up to a multiple, over operands that are zero beyond.
 
-    Each operand along the loop becomes a stage of its own, `A_pad`, with zeros past the end, which
-    `compute_at` places and `transform_layout` packs; a stage that computes the operand is best
-    inlined into it. Needs a sum, whose products are zero there, over a loop that no step changed.
+    Needs a sum of products that are zero there, over a loop that no step changed. Each operand
+    along the loop becomes a stage of its own, `A_pad`, with zeros past the end, which `compute_at`
+    places and `transform_layout` packs; a stage that computes the operand is best inlined into it.
     Others call it `pad_einsum` and `decompose_padding` (TVM).
 
     Parameters
@@ -315,7 +332,11 @@ def pad_reduction(s: Schedule, axis: str | Axis, multiple: int) -> Draft:
             body = Ref(0, array.dtype)
             program = _with_stage(s, program, stmt.name, made[key], body, array, d, end)
         reads[k] = replace(reads[k], array=made[key])
-    domain = (*_rest(stmt, it), ("ge", Lin({longer: 1})), ("ge", padded - Lin({longer: 1}) - 1))
+    domain: Conj = (
+        *_rest(stmt, it),
+        ("ge", Lin({longer: 1})),
+        ("ge", padded - Lin({longer: 1}) - 1),
+    )
     turned = replace(
         stmt,
         iters=tuple(longer if a is it else a for a in stmt.iters),
@@ -331,6 +352,7 @@ def pad_reduction(s: Schedule, axis: str | Axis, multiple: int) -> Draft:
     placements[stmt.name] = _renamed(p, turned, it, longer, loop.axis, new)
     changed = program.change(tree=order, placements=placements)
     changed = rewrite.assemble(changed, order, placements, program.buffers)
+    _require_there(s, changed, what)
     return Draft(changed, stmt.writes[0].array.dtype.is_float)
 
 
@@ -372,7 +394,7 @@ def _end(stmt: Statement, it: Axis, what: str) -> Lin:
     resolve.fail(f"{what}: {it.name!r} does not run from 0 to a size")
 
 
-def _rest(stmt: Statement, it: Axis) -> tuple[tuple[str, Lin], ...]:
+def _rest(stmt: Statement, it: Axis) -> Conj:
     return tuple(f for f in stmt.domain[0] if not f[1].involves(it))
 
 
@@ -396,5 +418,3 @@ def _renamed(
     roots = {longer if i is it else i: new if r is axis else r for i, r in p.roots.items()}
     axes = tuple(new if a is axis else a for a in p.axes)
     return Placement(stmt, axes, index, subst_facts(p.facts, env), p.retired, roots)
-
-

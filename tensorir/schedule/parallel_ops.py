@@ -321,7 +321,13 @@ def _thread_fixes(s: Schedule, x: Loop) -> list[Fix]:
         ("rfactor", (name,), {}),
         ("parallel", (name,), {}),
     )
-    return [partial, *_others(s, x, "parallel", "carries nothing")]
+    stage = s.program.stmt(tree.stmts(x)[-1]).stage
+    atomic = fix(
+        f"updates one after the other{_rounding(s, x)}",
+        ("atomic", (stage,), {}),
+        ("parallel", (name,), {}),
+    )
+    return [partial, *_others(s, x, "parallel", "carries nothing"), atomic]
 
 
 def rounding(s: Schedule, x: Loop) -> str:

@@ -53,7 +53,7 @@ def spatial_placement(p: Placement, init: Statement, what: str) -> Placement:
     used = {a for e in index.values() for a in e.atoms()}
     return Placement(
         init,
-        tuple(a for a in p.axes if a in space or a in used),
+        tuple(a for a in p.axes if a not in red or a in used),
         index,
         facts,
         tuple(a for a in p.retired if a not in red),

@@ -126,6 +126,9 @@ def beginnings(
                 b for a in arrays for b in copies.candidates(program, outer, a, consumers, d)
             ]
             found = [(need[y.name], k) for y in stmts for k, i in enumerate(y.iters) if i is it]
+            if sliding:  # what is new begins where the window ends
+                told = regions.lower_bounds(*found[0], outer, program.sizes)
+                proposed = [*told, *proposed]
             begin = copies.beginning(program, found[0][0], found[0][1], outer, proposed)
             if begin is None or not all(
                 regions.is_lower(m, k, begin, outer, program) for m, k in found[1:]
@@ -143,9 +146,11 @@ def beginnings(
 
 def counted(axis: Axis, begin: Beginning | None) -> Axis | None:
     """The loop that runs an iterator: from 0 where it is known where it begins."""
+    if begin is not None and begin.point:
+        return None
     if begin is None or begin.at == Lin():
         return axis
-    return None if begin.point else Axis(axis.name, reduce=axis.reduce)
+    return Axis(axis.name, reduce=axis.reduce)
 
 
 def placed(

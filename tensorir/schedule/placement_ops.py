@@ -90,8 +90,8 @@ def compute_at(
         C[7*io + ii] = B[7*io + ii] * B[7*io + ii + 2]
     >>> print(tir.schedule(C).compute_at("B", "i", storage="folded").loops())
     for i in 0..14
-      if i == 0
-        for B.warm.x in 0..2
+      for B.warm.x in 0..2
+        if i == 0
           B[B.warm.x%4] = A[B.warm.x] + 1.0
       B[(i + 2)%4] = A[i + 2] + 1.0
       C[i] = B[i%4] * B[(i + 2)%4]

@@ -11,6 +11,7 @@ from tensorir.ir.expr import Axis, Var
 from tensorir.ir.statement import Array, Statement
 from tensorir.poly import ranges, tree
 from tensorir.poly.model import Buffer, Placement, Program
+from tensorir.poly.relation import context_set, domain_set
 from tensorir.poly.tree import At, Loop, Seq, Tree
 from tensorir.schedule import bounds_text, partial, resolve, rewrite
 from tensorir.schedule.explain import require_marks
@@ -132,9 +133,7 @@ def peel(
     what = "peel"
     loop = resolve.axis(s, axis, primitive=what)
     counts = {"first": first, "last": last}
-    asked = {
-        k: resolve.positive(n, k, primitive=what) for k, n in counts.items() if n is not None
-    }
+    asked = {k: resolve.positive(n, k, primitive=what) for k, n in counts.items() if n is not None}
     if not asked:
         resolve.fail(f"{what}: give first= or last=, how many iterations")
     program = s.program
@@ -262,8 +261,10 @@ def _restricted(program: Program, p: Placement, fact: Fact) -> Placement | None:
     """The instances where a fact holds; None where it never does."""
     if fact[1].is_const:
         return p if fact[1].const >= 0 else None
-    domain = tuple((fact, *c) for c in p.stmt.domain)
-    return p.with_stmt(narrowed(replace(p.stmt, domain=domain), program))
+    stmt = replace(p.stmt, domain=tuple((fact, *c) for c in p.stmt.domain))
+    if domain_set(stmt, program.sizes).intersect_params(context_set(program)).is_empty():
+        return None
+    return p.with_stmt(narrowed(stmt, program))
 
 
 def _naming(

@@ -11,6 +11,7 @@ from tensorir.poly import declare, tree
 from tensorir.poly.model import Program
 from tensorir.schedule import (
     affine_ops,
+    apart_ops,
     bind_ops,
     consumer_ops,
     hint_ops,
@@ -25,6 +26,7 @@ from tensorir.schedule import (
     reduce_ops,
     resolve,
     shuffle_ops,
+    scatter_ops,
     specialize_ops,
     storage_ops,
     tensorize_ops,
@@ -50,7 +52,6 @@ __all__ = ["Schedule", "schedule"]
 
 
 LATER = (
-    "fission", "merge", "unroll_and_jam",
     "annotate", "storage_align", "pad", "swizzle", "pipeline",
     "double_buffer", "expand", "privatise", "scalar_replace",
     "legal_moves",
@@ -135,6 +136,8 @@ class Schedule:
     tile = nest_ops.tile
     fuse = loop_ops.fuse
     reorder = nest_ops.reorder
+    fission = apart_ops.fission
+    merge = apart_ops.merge
     partition = range_ops.partition
     peel = range_ops.peel
     reverse = affine_ops.reverse
@@ -142,6 +145,7 @@ class Schedule:
     skew = affine_ops.skew
     # -- how a loop runs
     unroll = parallel_ops.unroll
+    unroll_and_jam = apart_ops.unroll_and_jam
     vectorize = parallel_ops.vectorize
     parallel = parallel_ops.parallel
     bind = bind_ops.bind
@@ -166,6 +170,7 @@ class Schedule:
     vector_reduce = reduce_ops.vector_reduce
     online = online_ops.online
     atomic = storage_ops.atomic
+    scatter = scatter_ops.scatter
     # -- instructions
     retype = operand_ops.retype
     pad_reduction = operand_ops.pad_reduction

@@ -87,7 +87,7 @@ def tensorize(s: Schedule, axis: str | Axis, intrinsic: str | Intrinsic) -> Draf
     _require_outside(s, loop)
     slots = list(instruction.matches(what, nest.placement.stmt))
     if not slots:
-        _other(s, nest, "the expressions differ.")
+        _other(s, nest, "the expressions differ, or the types of what they read (see retype).")
     axes = _axes(s, nest)
     _require_lying(s, nest, slots, axes)
     _require_whole(s, nest, axes[0])
@@ -100,7 +100,9 @@ def tensorize(s: Schedule, axis: str | Axis, intrinsic: str | Intrinsic) -> Draf
         )  # fmt: skip
     loose = not what.numerics.exact
     notes = (f"{what.name}: {what.numerics.text}",) if loose else ()
-    return Draft(program, loose, notes, record=((resolve.reference(s.program, loop.axis), what.name), {}))
+    return Draft(
+        program, loose, notes, record=((resolve.reference(s.program, loop.axis), what.name), {})
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +213,7 @@ def _other(s: Schedule, nest: _Nest, why: str) -> NoReturn:
     right = [what.name, *_meaning(what)]
     wide = max(map(len, left))
     if wide + max(map(len, right)) + 3 <= WIDTH:
-        table = [
-            f"{a:<{wide}}   {b}".rstrip() for a, b in zip_longest(left, right, fillvalue="")
-        ]
+        table = [f"{a:<{wide}}   {b}".rstrip() for a, b in zip_longest(left, right, fillvalue="")]
     else:
         table = [*left, "", *right]
     raise Message(
@@ -233,9 +233,7 @@ def _axes(s: Schedule, nest: _Nest) -> list[dict[Axis, Loop]]:
         extent = ranges.constant_extent(s.program, x.axis)
         if extent is None:
             name = resolve.reference(s.program, x.axis)
-            tries = [
-                fix("tiles of it", ("split", (name, what.extent(a)), {})) for a in what.axes
-            ]
+            tries = [fix("tiles of it", ("split", (name, what.extent(a)), {})) for a in what.axes]
             resolve.fail(
                 f"tensorize: the extent of {x.axis.name!r} is not a constant",
                 why=f"{what.name} takes a tile of {_extents(what)}.",
@@ -295,16 +293,22 @@ def _lying_otherwise(
         operand = instruction.operand_of(what, declared)
         access: Access = p.stmt.reads[slot]
         for a, loop in axes.items():
+            if what.extent(a) == 1:
+                continue
             moves = instruction.step(program, p, access, loop.axis)
             wanted = operand.map[a] if operand is not None else (1 if a in set(what.lanes) else 0)
             if moves == wanted:
                 continue
-            by = "an unknown number of" if moves is None else str(moves)
+            by = "an unknown number of elements" if moves is None else _elements(moves)
             own = operand.tensor.name if operand is not None else what.tensor.name
             yield (
-                f"{access.array.name} moves by {by} elements along {loop.axis.name!r}, "
-                f"{own} by {wanted}; transform_layout gives a buffer another layout."
+                f"{access.array.name} moves by {by} along {loop.axis.name!r}, "
+                f"{own} by {wanted}: transform_layout gives a buffer another layout."
             )
+
+
+def _elements(count: int) -> str:
+    return "one element" if count == 1 else f"{count} elements"
 
 
 def _require_whole(s: Schedule, nest: _Nest, axes: dict[Axis, Loop]) -> None:

@@ -127,11 +127,11 @@ class _Shown:
 
     def ahead(self, name: str) -> Iterator[str]:
         """The cells that a statement asks for ahead of time."""
-        index = self.program.placements[name].index
+        index = dict[Axis | Var, Lin](self.program.placements[name].index.items())
         for p in self.program.prefetches:
             if p.stmt == name:
                 for x in hints.ahead(self.program, p):
-                    cell = (e.subst({**index}).text(self.name) for e in x.affine)
+                    cell = (e.subst(index).text(self.name) for e in x.affine)
                     yield f"{p.array.name}[{', '.join(cell)}]"
 
     def condition(self, region: Region) -> str:

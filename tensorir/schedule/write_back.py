@@ -154,6 +154,16 @@ def require_init(
             f'cache_write: init="identity" regroups {name}, but its reducer {reducer.name} {lack}',
             why='init="load" keeps the order.',
         )
+    for other in kept.users:
+        stmt = s.program.stmt(other)
+        if stmt.role == "init" or (stmt.combiner is reducer and other in kept.writers):
+            continue
+        if stmt.role == "copy" and stmt.combiner is reducer:
+            continue
+        resolve.fail(
+            f'cache_write: init="identity" would hide from {other} what {name} has so far',
+            why=f"{other} uses all of it, inside the same loop. init=\"load\" keeps it.",
+        )
     if entering is not None and not regions.inside(written, entering, s.program):
         resolve.fail(
             f'cache_write: init="identity" after init_at is not supported for {name}',

@@ -137,7 +137,7 @@ def line(
     wanted = work.expected(*arrays)
     remarks: dict[str, str] = {}
     before = tir.num_threads()
-    against.use_threads(threads)
+    against.use_threads(threads, libraries)
     tir.num_threads(threads)
     try:
         found, compiled = _ours(work, arrays, remarks)

@@ -8,14 +8,14 @@ import tensorir as tir
 from tests.errors.saying import matmul, said
 
 TEXT = """\
-UnknownPrimitive: a schedule has no primitive 'bind' yet
+UnknownPrimitive: a schedule has no primitive 'scalar_replace' yet
 
-  script.py:1:  s.check("bind", "i")
+  script.py:1:  s.check("scalar_replace", "i")
 """
 
 
 def test_check_later() -> None:
     s = matmul()
     with pytest.raises(tir.ScheduleError) as refused:
-        s.check("bind", "i")
+        s.check("scalar_replace", "i")
     assert said(refused.value) == TEXT

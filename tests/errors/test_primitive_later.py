@@ -8,12 +8,12 @@ import tensorir as tir
 from tests.errors.saying import matmul, said
 
 TEXT = """\
-UnknownPrimitive: a schedule has no primitive 'bind' yet
+UnknownPrimitive: a schedule has no primitive 'scalar_replace' yet
 """
 
 
 def test_primitive_later() -> None:
     s = matmul()
     with pytest.raises(tir.ScheduleError) as refused:
-        s.bind("i", "threadIdx.x")
+        s.scalar_replace("A")
     assert said(refused.value) == TEXT

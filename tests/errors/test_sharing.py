@@ -1,4 +1,4 @@
-"""What reuse and atomic refuse, word for word."""
+"""What reuse, atomic and scatter refuse, word for word."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 import tensorir as tir
 from tests.errors.saying import chain, said, without_place
-from tests.errors.stages import gather
+from tests.errors.stages import gather, sums
 
 Refused = Callable[[], tir.Schedule]
 
@@ -51,6 +51,14 @@ def where() -> tir.Schedule:
     A = tir.placeholder((8,), "int64", name="A")
     k = tir.reduce_axis(8, name="k")
     return tir.schedule(tir.compute((), lambda: tir.argmax(A[k], axis=k), name="P"))
+
+
+def counted(where: Callable[..., object] | None = None, otherwise: int = 0) -> tir.Schedule:
+    """How often each of four values occurs."""
+    A = tir.placeholder((8,), "int64", name="A")
+    k = tir.reduce_axis(8, name="k")
+    body = lambda b: tir.sum(tir.select(A[k] == b, 1, otherwise), axis=k)  # noqa: E731
+    return tir.schedule(tir.compute((4,), body, where=where, name="H"))
 
 
 CASES: dict[str, tuple[Refused, str]] = {
@@ -165,6 +173,44 @@ UnsupportedError: atomic: the update of P has no atomic form: no instruction com
         lambda: where().atomic("P"),
         """\
 UnsupportedError: atomic: the update of P has no atomic form: its state is 2 numbers
+""",
+    ),
+    "scatter_plain": (
+        lambda: chain().scatter("X"),
+        """\
+ScheduleError: scatter: X is not a reduction
+""",
+    ),
+    "scatter_sum": (
+        lambda: sums().scatter("S"),
+        """\
+UnsupportedError: scatter: the update of S does not pick its cell by an index: no condition chooses what is combined
+
+  why  it must be of the form acc + select(index[k] == i, value, 0).
+""",
+    ),
+    "scatter_split": (
+        lambda: counted().split("k", 4).scatter("H"),
+        """\
+ScheduleError: scatter: H was scheduled already
+
+  why  its loops start afresh: scatter first, then split, place and cache.
+""",
+    ),
+    "scatter_part": (
+        lambda: counted(where=lambda b: b >= 1).scatter("H"),
+        """\
+UnsupportedError: scatter: the update of H does not pick its cell by an index: not every cell along the dimension is looked at
+
+  why  it must be of the form acc + select(index[k] == i, value, 0).
+""",
+    ),
+    "scatter_other": (
+        lambda: counted(otherwise=2).scatter("H"),
+        """\
+UnsupportedError: scatter: the update of H does not pick its cell by an index: where the condition fails the cell is not left as it is
+
+  why  it must be of the form acc + select(index[k] == i, value, 0).
 """,
     ),
 }

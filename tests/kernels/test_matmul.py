@@ -11,7 +11,10 @@ import schedules
 import tensorir as tir
 from schedules.cpu import matmul
 from schedules.cpu.matmul import params
+from tensorir import ops
 from tensorir.codegen import cpu
+from tensorir.lower.pipeline import lower
+from tensorir.runtime.build import source_of
 
 SIZES = [(1, 1, 1), (6, 64, 16), (7, 65, 17), (100, 100, 100), (97, 1027, 129), (5, 3, 1000)]
 
@@ -74,6 +77,62 @@ def test_any_parameters(seed: int) -> None:
     kernel.check(*operands(m, n, k), against=lambda a, b: a @ b)
 
 
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("turned", [(True, False), (False, True), (True, True)])
+def test_operands_stored_the_other_way_round(turned: tuple[bool, bool], seed: int) -> None:
+    rng = Random(seed)
+    target = cpu.target(rng.choice(["native", "x86-64-v3"]))
+    chosen = {p.name: rng.choice(p.values) for p in params(target)}
+    m, n, k = (rng.randint(1, 200) for _ in range(3))
+    a, b = operands(m, n, k)
+    a, b = (np.ascontiguousarray(x.T) if t else x for x, t in zip((a, b), turned, strict=True))
+    for given in ({}, chosen) if seed < 2 else (chosen,):
+        s = matmul(tir.schedule(product(a, b, *turned)), target, parallel=bool(seed % 2), **given)
+        tir.build(s, target=target).check(
+            a, b, against=lambda a, b: (a.T if turned[0] else a) @ (b.T if turned[1] else b)
+        )
+
+
+def product(a: np.ndarray, b: np.ndarray, turn_a: bool, turn_b: bool) -> tir.Tensor:
+    A, B = tir.placeholder(a.shape, name="A"), tir.placeholder(b.shape, name="B")
+    return ops.matmul(A, B, transpose_a=turn_a, transpose_b=turn_b, name="C")
+
+
+def test_symbolic_sizes_transposed() -> None:
+    m, n, k = (tir.var(x) for x in "MNK")
+    A, B = tir.placeholder((k, m), name="A"), tir.placeholder((n, k), name="B")
+    kernel = tir.build(matmul(tir.schedule(ops.matmul(A, B, transpose_a=True, transpose_b=True))))
+    for size in SIZES:
+        a, b = operands(*size)
+        kernel.check(np.ascontiguousarray(a.T), np.ascontiguousarray(b.T),
+                     against=lambda a, b: a.T @ b.T)  # fmt: skip
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_deep_sum_of_halves_is_rounded_once(whole: bool) -> None:
+    a, b = operands(13, 37, 300, "float16")
+    s = matmul(tir.schedule(declare(13, 37, 300, "float16")), kc=4096 if whole else 128)
+    want = (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float16)
+    got = tir.build(s)(a, b)
+    np.testing.assert_allclose(
+        got.astype(np.float64), want.astype(np.float64), rtol=2e-3, atol=1e-2
+    )
+
+
+def test_blocks_of_rows_and_panels_of_the_sum() -> None:
+    a, b = operands(250, 70, 300)
+    for parallel in (False, True):
+        s = matmul(tir.schedule(declare(250, 70, 300)), mc=96, kc=128, parallel=parallel)
+        tir.build(s).check(a, b, against=lambda a, b: a @ b)
+
+
+def test_a_last_panel_of_whole_vectors_is_as_narrow_as_it_may_be() -> None:
+    target = cpu.target("znver4")
+    s = matmul(tir.schedule(declare(64, 80, 64)), target, mr=8, nv=3)
+    text = source_of(lower(s.program, target), target).text
+    assert text.count("call <16 x float> @llvm.fma.v16f32") == 8 * 3 + 8 * 2
+
+
 def test_double_precision() -> None:
     kernel = tir.build(matmul(tir.schedule(declare(65, 66, 67, "float64"))))
     kernel.check(*operands(65, 66, 67, "float64"), against=lambda a, b: a @ b)
@@ -84,7 +143,7 @@ def test_double_precision() -> None:
 def test_a_row_of_one_vector(name: str, pack_a: int) -> None:
     target = cpu.target(name)
     lanes = target.lanes(tir.dtype("float32"))
-    for n, given in ((lanes, {}), (5 * lanes, {"nr": lanes})):
+    for n, given in ((lanes, {}), (5 * lanes, {"nv": 1})):
         s = matmul(tir.schedule(declare(7, n, 9)), target, pack_a=pack_a, **given)
         kernel = tir.build(s, target=target)
         kernel.check(*operands(7, n, 9), against=lambda a, b: a @ b)
@@ -108,7 +167,9 @@ def test_code_for_avx2_runs_here_too() -> None:
 
 def test_the_registry_knows_it() -> None:
     s = schedules.schedule_for(declare(64, 64, 64))
-    assert "panel_b" in str(s)
+    assert "ii" in str(s)
+    assert "strip" not in str(s)  # it is small
+    assert "strip" in str(schedules.schedule_for(declare(512, 512, 512)))
 
 
 def test_something_else_is_refused() -> None:
@@ -118,7 +179,7 @@ def test_something_else_is_refused() -> None:
 
 
 def test_unknown_parameters_are_refused() -> None:
-    with pytest.raises(tir.ArgumentError, match="no parameter 'ncc'; did you mean 'nc'"):
-        matmul(tir.schedule(declare(64, 64, 64)), ncc=6)
+    with pytest.raises(tir.ArgumentError, match="no parameter 'kcc'; did you mean 'kc'"):
+        matmul(tir.schedule(declare(64, 64, 64)), kcc=6)
     with pytest.raises(tir.ArgumentError, match="mr=0: expected a positive integer"):
         matmul(tir.schedule(declare(64, 64, 64)), mr=0)

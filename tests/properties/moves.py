@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from random import Random
 
 import tensorir as tir
@@ -29,6 +30,8 @@ def request(s: tir.Schedule, rng: Random, name: str | None = None) -> Request:
         + ["cache_read", "cache_write", "cache_read", "cache_write", "transform_layout"]
         + ["set_scope", "rfactor", "vector_reduce", "decompose_reduction", "init_at"]
         + ["partition", "partition", "peel", "reverse", "shift", "skew", "transpose_lanes"]
+        + ["fission", "merge", "unroll_and_jam", "non_temporal", "prefetch", "online"]
+        + ["retype", "retype", "pad_reduction", "pad_reduction", "tensorize"]
     )  # fmt: skip
     f, g = rng.choice(FACTORS), rng.choice(FACTORS)
     if name == "split":
@@ -60,6 +63,14 @@ def request(s: tir.Schedule, rng: Random, name: str | None = None) -> Request:
     if name == "peel":
         ends = [{"first": f}, {"last": g}, {"first": 1, "last": 1}]
         return name, (pick(),), rng.choice(ends)
+    if name == "fission":
+        return name, (pick(), rng.choice(list(s.program.placements))), {}
+    if name == "merge":
+        return name, _neighbours(s, rng) or (pick(), pick()), {}
+    if name == "unroll_and_jam":
+        return name, (pick(), f), {}
+    if name == "online":
+        return name, (*_followers(s, rng),), {}
     if name == "reverse":
         return name, (pick(),), {}
     if name == "shift":
@@ -82,6 +93,17 @@ def request(s: tir.Schedule, rng: Random, name: str | None = None) -> Request:
             lambda *i: (i[-1] // 4, *i[:-1], i[-1] % 4),
         ]
         return name, (rng.choice(arrays), rng.choice(maps)), {}
+    if name == "non_temporal":
+        return name, (stage,), {"above": rng.choice([0, 0, 1000])}
+    if name == "prefetch":
+        return name, (rng.choice(arrays), pick(), rng.choice([1, 2, 8])), {}
+    if name == "retype":
+        to = rng.choice(["int16", "int32", "int64", "uint8", "float32", "float64"])
+        return name, (stage, rng.choice(arrays), to, rng.choice([0, 0, 1, 128])), {}
+    if name == "pad_reduction":
+        return name, (pick(), f), {}
+    if name == "tensorize":
+        return name, (pick(), rng.choice(["avx2.vpmaddwd.256", "avx512vnni.vpdpbusd.512"])), {}
     if name == "set_scope":
         return name, (rng.choice(arrays), rng.choice(["local", "global"])), {}
     return name, (pick(),), {"width": rng.choice([4, 8]), "accumulators": rng.choice([1, 2])}
@@ -113,8 +135,9 @@ PRIMITIVES = (
     "split", "reorder", "vectorize", "unroll", "parallel", "tile", "fuse", "compute_at",
     "compute_inline", "compute_root", "cache_read", "cache_write", "transform_layout", "set_scope",
     "rfactor", "vector_reduce", "decompose_reduction", "init_at", "reverse_compute_at",
-    "partition", "peel", "reverse", "shift", "skew", "transpose_lanes",
-    "specialize", "sliding", "reuse", "atomic",
+    "partition", "peel", "reverse", "shift", "skew", "transpose_lanes", "fission", "merge",
+    "unroll_and_jam", "non_temporal", "prefetch", "online",
+    "specialize", "sliding", "reuse", "atomic", "retype", "pad_reduction", "tensorize",
 )  # fmt: skip
 
 
@@ -156,3 +179,27 @@ def _nested(s: tir.Schedule, rng: Random) -> tuple[str, str] | None:
         return None
     outer, inner = rng.choice(pairs)
     return reference(s.program, outer), reference(s.program, inner)
+
+
+def _neighbours(s: tir.Schedule, rng: Random) -> tuple[str, str] | None:
+    """Two loops, one directly after the other in one body."""
+    pairs = []
+    bodies = [s.program.tree, *(x.body for x in tree.loops(s.program.tree))]
+    for body in bodies:
+        items = body.items if isinstance(body, tree.Seq) else ()
+        for a, b in pairwise(items):
+            if isinstance(a, tree.Loop) and isinstance(b, tree.Loop):
+                pairs.append((reference(s.program, a.axis), reference(s.program, b.axis)))
+    return rng.choice(pairs) if pairs else None
+
+
+def _followers(s: tir.Schedule, rng: Random) -> tuple[str, tuple[str, ...]]:
+    """A loop and several reductions, in the order in which they run, for `online`."""
+    program = s.program
+    updates = [x for x in program.statements if x.role == "update"]
+    stages = list(dict.fromkeys(x.stage for x in updates)) or [s.stages[0]]
+    count = rng.choice([2, len(stages), len(stages)])
+    chosen = [x.name for x in updates if x.stage == stages[:count][-1]]
+    around = tree.axes_of(program.tree, chosen[0]) if chosen else s.axes
+    inner = [a for a in around if a.reduce] or list(s.axes)
+    return reference(program, inner[0]), tuple(stages[:count])

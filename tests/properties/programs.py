@@ -211,8 +211,35 @@ def chain(rng: Random) -> Case:
     return Case("chain", (T,), [(d, lambda s: (s["M"], s["N"]))], sizes)
 
 
+def softmax(rng: Random) -> Case:
+    """A maximum, a sum of powers, and sometimes a weighted one: what `online` is for.
+
+    Powers of two of whole numbers are exact, so that all ways to compute them agree.
+    """
+    e, sizes = _extents(rng, "MN")
+    d = rng.choice(["float32", "float64"])
+    rows = (e["M"],) if rng.random() < 0.5 else ()
+    A = tir.placeholder((*rows, e["N"] + 1), d, name="A")
+    W = tir.placeholder((e["N"] + 1,), d, name="W")
+    k, j, r = (tir.reduce_axis(e["N"] + 1, name=x) for x in "kjr")
+    whole = lambda *i: tir.floor(A[i])  # noqa: E731
+    power = lambda m, i, x: tir.exp2(whole(*i, x) - m[i])  # noqa: E731
+    m = tir.compute(rows, lambda *i: tir.max(whole(*i, k), axis=k), name="m")
+    total = tir.compute(rows, lambda *i: tir.sum(power(m, i, j), axis=j), name="l")
+    o = tir.compute(rows, lambda *i: tir.sum(power(m, i, r) * W[r], axis=r), name="o")
+    outputs = (o, total) if rng.random() < 0.5 else (total, m)
+    if rng.random() < 0.5:
+        outputs = (tir.compute(rows, lambda *i: o[i] / total[i], name="y"),)
+    shapes: list[Callable[[Sizes], tuple[int, ...]]] = [
+        lambda s: (*((s["M"],) if rows else ()), s["N"] + 1)
+    ]
+    if outputs[-1] is not m:
+        shapes.append(lambda s: (s["N"] + 1,))
+    return Case("softmax", outputs, [(d, x) for x in shapes], sizes)
+
+
 GENERATORS: list[Callable[[Random], Case]] = [
-    elementwise, stencil, matmul, reduction, triangle, indices, convolution, chain,
+    elementwise, stencil, matmul, reduction, triangle, indices, convolution, chain, softmax,
 ]  # fmt: skip
 
 

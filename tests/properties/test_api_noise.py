@@ -24,7 +24,8 @@ PARTS, CALLS = 4, 250
 PRIMITIVES = [
     "split", "tile", "fuse", "reorder", "unroll", "vectorize", "parallel", "compute_at",
     "compute_inline", "compute_root", "decompose_reduction", "init_at", "cache_read", "cache_write",
-    "transform_layout", "set_scope", "rfactor", "vector_reduce",
+    "transform_layout", "set_scope", "rfactor", "vector_reduce", "retype", "pad_reduction",
+    "tensorize",
 ]  # fmt: skip
 QUESTIONS = ["undo", "at", "diff", "check", "explain"]
 KEYWORDS = [

@@ -66,7 +66,7 @@ def test_partly_overlapping_cells_are_found() -> None:
     back = tir.schedule(tir.compute((n,), body, name="V"))
     refused = back.check("reuse", "W", "V")
     assert refused.reason == (
-        "reuse: V[i = 1] would overwrite a value of W that V[i = 2] still reads, n = 3"
+        "reuse: V[i = 0] would overwrite a value of W that V[i = 1] still reads, n = 2"
     )
     ahead = lambda i: tir.if_then_else(i < n - 1, W[i + 1], 0.0)  # noqa: E731
     s = tir.schedule(tir.compute((n,), ahead, name="U")).reuse("W", "U")

@@ -9,6 +9,7 @@ named in the table and does not stop it.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from types import ModuleType
 
 from tests.benchmarks.work import Array, Candidate, Work
@@ -46,9 +47,9 @@ def candidates(
     return found
 
 
-def use_threads(threads: int) -> None:
-    """Set the switches for the whole process of those libraries that are loaded and have one."""
-    for library in LIBRARIES:
+def use_threads(threads: int, libraries: Sequence[str]) -> None:
+    """Set the switches for the whole process of those libraries that have one."""
+    for library in libraries:
         module = load(library)
         if not isinstance(module, str) and hasattr(module, "use_threads"):
             module.use_threads(threads)

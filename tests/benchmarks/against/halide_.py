@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import halide as hl
-import numpy as np
 
 from tests.benchmarks.work import Array, Candidate, Work, empty
 
@@ -43,9 +42,7 @@ def _made(
     _fix(out.output_buffer(), result)
     call = out.compile_to_callable(list(params), TARGET)
     buffers = [hl.Buffer(x) for x in (*arrays, result)]
-    return {
-        "halide": Candidate(lambda _keep=(arrays, result): call(*buffers), lambda: result)
-    }
+    return {"halide": Candidate(lambda _keep=(arrays, result): call(*buffers), lambda: result)}
 
 
 def _tile(columns: int, rows: int, lanes: int) -> tuple[int, int]:
@@ -254,7 +251,8 @@ def _chain(work: Work, arrays: tuple[Array, ...], threads: int) -> dict[str, Can
     out[_x] = hl.max(X[_x] * a + Z[_x], hl.f32(0)) * c + d
     out.vectorize(_x, 4 * LANES)
     if threads > 1:
-        out.split(_x, _xo, _xi, len(arrays[0]) // (4 * threads)).parallel(_xo)
+        vectors = len(arrays[0]) // (4 * LANES)
+        out.split(_x, _xo, _xi, max(1, vectors // (4 * threads))).parallel(_xo)
     return _made(out, [X, Z], arrays, arrays[0].shape, threads)
 
 

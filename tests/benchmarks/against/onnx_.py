@@ -50,9 +50,7 @@ def _session(
     for k, x in enumerate(arrays):
         binding.bind_input(f"x{k}", "cpu", 0, x.dtype, x.shape, x.ctypes.data)
     binding.bind_output("y", "cpu", 0, out.dtype, out.shape, out.ctypes.data)
-    return Candidate(
-        lambda _keep=arrays: session.run_with_iobinding(binding), lambda: out
-    )
+    return Candidate(lambda _keep=arrays: session.run_with_iobinding(binding), lambda: out)
 
 
 def _node(kind: str, inputs: str, output: str = "y", domain: str = "", **options: Any) -> NodeProto:

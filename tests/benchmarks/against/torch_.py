@@ -90,9 +90,7 @@ def _conv(work: Work, arrays: tuple[Array, ...], _threads: int) -> dict[str, Can
 def _attention(work: Work, arrays: tuple[Array, ...], _threads: int) -> dict[str, Candidate]:
     q, k, v = _tensors(arrays)
     causal = work.options["causal"]
-    return {
-        "torch": _returning(lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal))
-    }
+    return {"torch": _returning(lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal))}
 
 
 def _softmax(work: Work, arrays: tuple[Array, ...], _threads: int) -> dict[str, Candidate]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm import te
 from tvm.s_tir import Schedule
@@ -79,8 +78,9 @@ def _matmul(work: Work, arrays: tuple[Array, ...], threads: int) -> dict[str, Ca
     *_, ti, tj, kk = s.get_loops(block)
     s.reorder(kk, ti, tj)
     _vectors(s, block, lanes)
-    init = s.decompose_reduction(block, kk)
-    _unroll_inner(s, init)
+    if threads > 1:
+        s.parallel(jo)
+    _unroll_inner(s, s.decompose_reduction(block, kk))
     p0 = s.get_loops(s.get_sblock("P"))[0]
     if n % nr and panels > 1:  # so that only the last panel asks where B ends
         p0, _ = s.loop_partition(p0, [panels - 1, None])
@@ -94,7 +94,6 @@ def _matmul(work: Work, arrays: tuple[Array, ...], threads: int) -> dict[str, Ca
     s.unroll(pv)
     if threads > 1:
         s.parallel(p0)
-        s.parallel(jo)
     return _made(s, arrays, (m, n))
 
 
@@ -138,9 +137,9 @@ def _batched(arrays: tuple[Array, ...], threads: int) -> dict[str, Candidate]:
     s.vectorize(tl)
     s.unroll(tv)
     s.unroll(ti)
-    _unroll_inner(s, s.decompose_reduction(block, kk))
     if threads > 1:
         s.parallel(q)
+    _unroll_inner(s, s.decompose_reduction(block, kk))
     return _made(s, arrays, (count, m, n))
 
 
@@ -185,7 +184,7 @@ def _conv(work: Work, arrays: tuple[Array, ...], threads: int) -> dict[str, Cand
     co, ci = s.split(ch, [None, wide])
     xo, xi = s.split(x, [None, pixels])
     s.reorder(co, y, xo, ci, xi)
-    s.compute_at(block, xo)
+    s.compute_at(block, xo, preserve_unit_loops=True)
     *_, bx, bf, k0, k1, k2 = s.get_loops(block)
     fv, fl = s.split(bf, [None, LANES])
     s.reorder(k0, k1, k2, bx, fv, fl)
@@ -194,11 +193,11 @@ def _conv(work: Work, arrays: tuple[Array, ...], threads: int) -> dict[str, Cand
     s.vectorize(fl)
     s.unroll(ci)
     s.vectorize(xi)
+    if threads > 1:
+        s.parallel(co)
     _unroll_inner(s, s.decompose_reduction(block, k0))
     s.vectorize(s.get_loops(s.get_sblock("Q"))[-1])
     s.vectorize(s.get_loops(s.get_sblock("P"))[-1])
-    if threads > 1:
-        s.parallel(co)
     return _made(s, arrays, (1, f, size, size))
 
 
@@ -271,7 +270,9 @@ def _softmax(work: Work, arrays: tuple[Array, ...], threads: int) -> dict[str, C
     V = te.compute((m,), lambda i: tvm.tirx.const(1, "float32") / S[i], name="V")
     Y = te.compute((m, n), lambda i, j: E[i, j] * V[i], name="Y")
     s = _schedule(X, Y)
-    return _rows(s, arrays, ("V", "S", "S_part", "E", "M", "M_part"), ("M", "S"), ("E", "Y"), threads)
+    return _rows(
+        s, arrays, ("V", "S", "S_part", "E", "M", "M_part"), ("M", "S"), ("E", "Y"), threads
+    )
 
 
 def _exp(x: Any) -> Any:
@@ -318,10 +319,10 @@ def _rows(
         _, v, lanes = s.split(s.get_loops(block)[-1], [None, 2, LANES])
         s.unroll(v)
         s.vectorize(lanes)
-    for name in reduced:
-        _reduced(s, name)
     if threads > 1:
         s.parallel(row)
+    for name in reduced:
+        _reduced(s, name)
     return _made(s, arrays, arrays[0].shape)
 
 
@@ -343,9 +344,7 @@ def _blur(work: Work, arrays: tuple[Array, ...], threads: int) -> dict[str, Cand
     h, w = arrays[0].shape
     (X,) = _inputs(arrays)
     third = tvm.tirx.const(1 / 3, "float32")
-    T = te.compute(
-        (h, w - 2), lambda y, x: (X[y, x] + X[y, x + 1] + X[y, x + 2]) * third, name="T"
-    )
+    T = te.compute((h, w - 2), lambda y, x: (X[y, x] + X[y, x + 1] + X[y, x + 2]) * third, name="T")
     Y = te.compute(
         (h - 2, w - 2), lambda y, x: (T[y, x] + T[y + 1, x] + T[y + 2, x]) * third, name="Y"
     )

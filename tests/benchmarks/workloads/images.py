@@ -30,7 +30,11 @@ def _exact(shape: Conv, x: Array, w: Array) -> Array:
 
 def convolution(shape: Conv, name: str, *reach: Reach) -> Work:
     depthwise = shape.groups > 1
-    options: dict[str, Any] = {"stride": shape.stride, "padding": shape.padding, "groups": shape.groups}
+    options: dict[str, Any] = {
+        "stride": shape.stride,
+        "padding": shape.padding,
+        "groups": shape.groups,
+    }
     written = 4 * shape.filters * shape.outputs**2
 
     return Work(
@@ -77,5 +81,5 @@ def blur(n: int = 2048) -> Iterator[Work]:
         expected=_blurred,
         operations=6.0 * n * n,
         traffic=Traffic(4 * n * n, 1, 1),
-        reach=(Reach(1.0),),
+        reach=(Reach(1.0), Reach(4.5, ("numpy",))),
     )

@@ -1,0 +1,3 @@
+"""Schedules for CUDA GPUs, run and checked by the emulator where there is none."""
+
+from __future__ import annotations
