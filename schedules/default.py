@@ -29,12 +29,14 @@ PRODUCT = 4096  # multiplications that are worth the tiles of a product
 def default_schedule(s: Schedule, target: Target) -> Schedule:
     """The default schedule of a fresh schedule `s`, each step kept only where it is legal."""
     s = inline_elementwise(s)
+    declared = s.stages
     s, done = _products(s, target)
-    s = fuse(s, done)
-    for stage in s.stages:
-        if stage in done:
-            continue
+    rest = [x for x in declared if x not in done]
+    s = fuse(s, rest)
+    for stage in rest:
         main = s.program.stmt(stage)
+        if any(x.kind == "vectorize" for x in tree.loops_of(s.program.tree, main.name)):
+            continue
         if main.role == "update":
             s = _reduction(s, main, target)
         else:
@@ -65,7 +67,7 @@ def _elementwise(s: Schedule, main: Statement, target: Target) -> Schedule:
     if not axes:
         return s
     inner = _contiguous(s, main, axes)
-    if inner is not None:
+    if inner is not None and not _scattered(s, main, inner):
         s = _vectorize(s, inner, _lanes(main, target))
     return _parallel(s, main)
 
@@ -95,11 +97,11 @@ def _register_tile(
     columns = lanes * (VECTORS if few is None or few >= VECTORS * lanes else 1)
     if few is not None and few < lanes:
         return s
-    ro, ri = free_names(s, f"{spatial[-1].name}_o", f"{spatial[-1].name}_i")
+    ro, ri = _halves(s, spatial[-1])
     tiled = s.split(reference(s.program, spatial[-1]), columns, into=(ro, ri))
     tile, rows = [ri], None
     if len(spatial) > 1 and (_extent(spatial[-2]) or ROWS) >= ROWS:
-        outer, rows = free_names(tiled, f"{spatial[-2].name}_o", f"{spatial[-2].name}_i")
+        outer, rows = _halves(tiled, spatial[-2])
         tiled = tiled.split(reference(s.program, spatial[-2]), ROWS, into=(outer, rows))
         tile = [rows, ri]
         # first the tile alone, so that the initial value stays inside it
@@ -122,6 +124,11 @@ def _register_tile(
     if not tiled.check("vectorize", ri, width=lanes):
         return s
     return tiled.vectorize(ri, width=lanes)
+
+
+def _halves(s: Schedule, axis: Axis) -> tuple[str, ...]:
+    bare = axis.name.rpartition(".")[2]
+    return free_names(s, f"{bare}_o", f"{bare}_i")
 
 
 def _vectorize(s: Schedule, axis: Axis, lanes: int) -> Schedule:
@@ -152,7 +159,7 @@ def _work(main: Statement) -> int | None:
         if extent is None:
             return None
         total *= extent
-    return total * weight(main)
+    return total * (1 + weight(main))
 
 
 def _extent(a: Axis) -> int | None:
@@ -169,6 +176,12 @@ def _contiguous(s: Schedule, main: Statement, axes: list[Axis]) -> Axis | None:
         return None
     last = moved(s, main, main.writes[0].affine[-1])
     return axes[-1] if last.coef(axes[-1]) == 1 else None
+
+
+def _scattered(s: Schedule, main: Statement, axis: Axis) -> bool:
+    """Whether all that a statement does is to gather along an axis: lanes gain nothing."""
+    last = [moved(s, main, e) for r in main.reads if r.index and isinstance(e := r.index[-1], Lin)]
+    return weight(main) <= 1 and any(e.involves(axis) and not e.coef(axis) for e in last)
 
 
 def _stride_one(s: Schedule, main: Statement, axis: Axis) -> bool:

@@ -7,6 +7,8 @@ that is read at several neighbouring places is computed in blocks of rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Axis, Expr, Op, Var
 from tensorir.ir.statement import Access, Array, Statement
@@ -28,8 +30,8 @@ _LIGHT = (
 def inline_elementwise(s: Schedule) -> Schedule:
     """Every stage inlined that is neither an output nor a reduction, and cheap where it is read.
 
-    Read at one place it is computed as often as before; read at several it must be light. Where a
-    reduction would compute it again for each of its other axes, it is left.
+    Read at one place it is computed as often as before; read at several it must be light. What a
+    reduction reads again for each of its other axes is not computed there, unless it is a move.
     """
     for stage in s.stages:
         mine = [x for x in s.program.statements if x.stage == stage]
@@ -40,8 +42,9 @@ def inline_elementwise(s: Schedule) -> Schedule:
         if array.role != "temp" or not readers:
             continue
         work = weight(mine[0])
-        again = (len(readers) - 1) * work + (work if any(_repeats(*x) for x in readers) else 0)
-        if again <= AGAIN and s.check("compute_inline", stage):
+        if work and any(_repeats(*x) for x in readers):
+            continue
+        if (len(readers) - 1) * work <= AGAIN and s.check("compute_inline", stage):
             s = s.compute_inline(stage)
     return s
 
@@ -73,17 +76,17 @@ def _single(a: Axis) -> bool:
     return n.is_const and n.const <= 1
 
 
-def fuse(s: Schedule, kept: tuple[str, ...] = ()) -> Schedule:
-    """Stages other than `kept` computed in the loops that read them, the last one first."""
-    for stage in reversed(s.stages):
+def fuse(s: Schedule, stages: Sequence[str]) -> Schedule:
+    """Those of `stages` that only others of them read, computed in their loops; last ones first."""
+    for stage in reversed(stages):
         arrays = _private(s, stage)
-        if stage in kept or arrays is None:
+        if arrays is None:
             continue
         readers = [
             (x, r) for x in s.program.statements for r in x.reads
             if r.array in arrays and x.stage != stage
         ]  # fmt: skip
-        if not readers or any(x.stage in kept for x, _ in readers):
+        if not readers or any(x.stage not in stages for x, _ in readers):
             continue
         s = _in_rows(s, stage, readers)
     return s
@@ -116,7 +119,8 @@ def _in_rows(s: Schedule, stage: str, readers: list[tuple[Statement, Access]]) -
         if loop.axis.reduce or loop.kind != "serial":
             break
         places = {_place(s, x, r, loop.axis) for x, r in readers}
-        if len(places) != 1 or None in places:
+        place = places.pop()
+        if places or place is None or _in_lanes(s, stage, readers, loop.axis, place[0]):
             break
         depth += 1
     if depth:
@@ -152,8 +156,28 @@ def _place(s: Schedule, x: Statement, r: Access, axis: Axis) -> tuple[int, Lin] 
 
 def moved(s: Schedule, x: Statement, e: Lin) -> Lin:
     """An expression of a statement's iterators over its loops as they are now."""
-    values: dict[Axis | Var, Lin] = {**s.program.placements[x.name].index}
+    values: dict[Axis | Var, Lin] = dict(s.program.placements[x.name].index.items())
     return e.subst(values)
+
+
+def _in_lanes(
+    s: Schedule, stage: str, readers: list[tuple[Statement, Access]], axis: Axis, d: int
+) -> bool:
+    """Whether a loop, dimension `d` of what a stage makes, goes along contiguous memory."""
+    made = [r.array for _, r in readers]
+    for x in s.program.statements:
+        if x.stage == stage and x.writes[0].exact:
+            own = x.writes[0].affine[d]
+            for r in x.reads:
+                last = r.index[-1] if r.index and r.array not in made else None
+                if isinstance(last, Lin) and any(last.involves(a) for a in own.atoms()):
+                    return True
+    for x, _ in readers:
+        for r in x.reads:
+            last = r.index[-1] if r.index and r.array not in made else None
+            if isinstance(last, Lin) and moved(s, x, last).involves(axis):
+                return True
+    return False
 
 
 def _in_blocks(
@@ -175,6 +199,7 @@ def _in_blocks(
     if cells < LARGE or max(spread) - min(spread) > ROWS // 4 or main.role != "compute":
         return s
     name = reference(s.program, axis)
-    outer, inner = free_names(s, f"{axis.name}o", f"{axis.name}i")
+    bare = axis.name.rpartition(".")[2]
+    outer, inner = free_names(s, f"{bare}o", f"{bare}i")
     split = s.split(name, ROWS, into=(outer, inner))
     return split.compute_at(stage, outer) if split.check("compute_at", stage, outer) else s

@@ -59,9 +59,10 @@ class Inputs:
 
     def finish(self) -> None:
         """Refuse types that are not those of inputs."""
+        plural = "" if len(self.made) == 1 else "s"
         if self._each is not None and len(self._each) != len(self.made):
             fail(
-                f"{len(self._each)} dtypes for {len(self.made)} inputs of {self.op}",
+                f"{len(self._each)} dtypes for {len(self.made)} input{plural} of {self.op}",
                 tries=[('dtypes="float32"', "is the type of all of them")],
             )
 

@@ -41,9 +41,14 @@ def register(name: str, recognise: Recognise, *, kind: str = "cpu") -> Callable[
     return add
 
 
+def entries(kind: str = "cpu") -> tuple[Entry, ...]:
+    """The hand schedules for a kind of target, in the order in which they are asked."""
+    return tuple(e for e in _ENTRIES if e.kind == kind)
+
+
 def entry_for(s: Schedule, kind: str = "cpu") -> Entry | None:
     """The hand schedule for a computation on a kind of target, or None."""
-    return next((e for e in _ENTRIES if e.kind == kind and e.recognise(s)), None)
+    return next((e for e in entries(kind) if e.recognise(s)), None)
 
 
 @user_api

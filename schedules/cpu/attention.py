@@ -23,17 +23,18 @@ from tensorir.schedule.schedule import Schedule
 from tensorir.support.errors import ArgumentError
 
 ENOUGH = 8  # iterations that are worth sharing out among threads
+FEW = 3  # queries that do not fill lanes: the default schedule, along the keys, is quicker
 
 
 def params(target: Target, itemsize: int = 4) -> tuple[Param, ...]:
     """The parameters of :func:`attention` for a target.
 
     A tile has `vectors` vectors of queries and `keys` keys. `kr` keys of the scores, and `cr`
-    columns of the result, times the vectors are in registers. With a tile of scores in half of
-    the first cache, powers are stored over them.
+    columns of the result, times the vectors are in registers. Scores and powers of a tile take
+    two thirds of the first cache.
     """
     wide = target.vector_registers >= 32
-    row = 2 * target.vector_bytes
+    row = 2 * 2 * target.vector_bytes
     depths = (32, 64, 128, 256, 512)
     fit = [d for d in depths if d * row <= 0.7 * target.l1]
     few = 8 if wide else 4
@@ -137,12 +138,9 @@ def _one_pass(s: Schedule, a: Stages, rows: int, keys: int) -> tuple[Schedule, s
         s = s.compute_at(stage.stage, io)
     s = s.split(j, keys, into=(jo, ji)).reorder(jo, ii, c, ji)
     for stage in (a.top, a.total):
-        # the rows as one block, so that a vector of each lives in registers through a tile
         i, j = _axes(s, stage.name)[-2:]
-        name = stage.stage
-        blocks = free_names(s, f"{name}_b", f"{name}_i", f"{name}_jo", f"{name}_ji")
-        s = s.split(i, rows, into=blocks[:2]).split(j, keys, into=blocks[2:])
-        s = s.reorder(blocks[2], blocks[0], blocks[3], blocks[1])
+        outer, inner = free_names(s, f"{stage.stage}_jo", f"{stage.stage}_ji")
+        s = s.split(j, keys, into=(outer, inner)).reorder(outer, inner, i)
     s = s.online(jo, (a.top.stage, a.total.stage, a.result.stage))
     return s.compute_at(a.scores.stage, jo), io, jo
 
@@ -175,10 +173,7 @@ def _result(s: Schedule, a: Stages, io: str, rows: int, cr: int, lanes: int) -> 
     (tile,) = free_names(s, "tile")
     s = s.cache_write(acc, "local", at=co, name=tile)
     s = s.vectorize(i, width=rows).unroll(ci)
-    for statement in (f"{a.result.stage}.init", f"{a.result.stage}.rescale"):
-        i, c = _axes(s, statement)[-2:]
-        s = s.reorder(c, i)
-        s = s.vectorize(i, width=rows) if statement.endswith("rescale") else s
+    s = s.vectorize(_axes(s, f"{a.result.stage}.rescale")[-2], width=rows)
     return _copied(s, tile, rows)
 
 
@@ -186,23 +181,18 @@ def _copied(s: Schedule, tile: str, rows: int) -> Schedule:
     """The load and the store of a tile of registers, queries in lanes."""
     for statement in (f"{tile}.load", f"{tile}.store"):
         if statement in s.program.placements:
-            i, c = _axes(s, statement)[-2:]
-            s = s.reorder(c, i).vectorize(i, width=rows)
+            s = s.vectorize(_axes(s, statement)[-2], width=rows)
     return s
 
 
 def _softmax(s: Schedule, a: Stages, rows: int) -> Schedule:
     """Maxima, powers and sums of a tile: a vector of queries after the other, key by key."""
-    for stage in (a.top, a.total):
-        block, _, i = _axes(s, stage.name)[-3:]
-        (kept,) = free_names(s, f"{stage.stage}_kept")
-        s = s.cache_write(stage.writes[0].array.name, "local", at=block, name=kept)
-        s = s.vectorize(i, width=rows)
-        for copy in (f"{kept}.load", f"{kept}.store"):
-            s = s.vectorize(_axes(s, copy)[-1], width=rows)
-    top = a.top.writes[0].array.name
-    for statement in (f"{top}_old.copy", f"{top}_factor", f"{a.total.stage}.rescale"):
+    top, total = (x.writes[0].array.name for x in (a.top, a.total))
+    old, factor = f"{top}_old", f"{top}_factor"
+    for statement in (a.top.name, a.total.name, f"{old}.copy", factor, f"{total}.rescale"):
         s = s.vectorize(_axes(s, statement)[-1], width=rows)
+    for array in (top, total, old, factor):
+        s = s.set_scope(array, "local")
     i, j = _axes(s, a.powers.name)[-2:]
     return s.reorder(j, i).vectorize(i, width=rows)
 
@@ -232,10 +222,9 @@ def _transposed(s: Schedule, copy: str, lanes: int) -> Schedule:
 
 
 def _layouts(s: Schedule, a: Stages) -> Schedule:
-    """Queries innermost in every buffer, and the powers where the scores were."""
-    scores = a.scores.stage
-    s = s.reuse(a.powers.stage, scores)
-    mine = (scores, a.scores.writes[0].array.name, a.result.writes[0].array.name, "tile")
+    """Queries innermost in every buffer."""
+    acc = (a.scores.writes[0].array.name, a.result.writes[0].array.name)
+    mine = (a.scores.stage, a.powers.stage, *acc, "tile")
     for array in dict.fromkeys(mine):
         s = s.transform_layout(array, lambda *index: (index[-1], index[-2], *index[:-2]))
     return s
@@ -330,6 +319,12 @@ def _query(scores: Statement) -> Array | None:
     return found[0]
 
 
-@register("attention", lambda s: _stages(s) is not None)
+def _recognised(s: Schedule) -> bool:
+    found = _stages(s)
+    rows = found.powers.writes[0].array.shape[-2] if found is not None else None
+    return rows is not None and (not rows.is_const or rows.const >= FEW)
+
+
+@register("attention", _recognised)
 def _attention_for(s: Schedule, target: Target) -> Schedule:
     return attention(s, target)

@@ -9,7 +9,7 @@ are few, lanes may run along places instead, as in a product of matrices, and no
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from schedules.cpu.conv_shape import Convolution, convolution_of, extent
 from schedules.cpu.conv_tiles import Tile, filter_tile, row_tile
@@ -28,6 +28,10 @@ from tensorir.support.errors import ArgumentError
 
 # Iterations of a parallel loop for each thread, at least, so that shares come out even.
 ENOUGH = 8
+# Loops that are joined to one for that, beside the first.
+JOINED = 2
+# Registers left for places that several taps share.
+ROOM = 4
 BY_SHAPE = 0  # the value of a parameter that the shape decides
 
 
@@ -100,7 +104,11 @@ def conv(
     if not tile.rows:
         s = _weights(s, n, where, p["blockwise"], parallel=parallel)
     s = n.marked(s)
-    return n.threaded(s, where) if parallel else s
+    if found.spread > 1:
+        s = attempt(s, "unroll", n.last_tap(s))
+    s = n.threaded(s, where) if parallel else s
+    # rows begin and end with windows that reach out of the image
+    return attempt(s, "peel", n.inner, first=1, last=1) if found.spread > 1 else s
 
 
 def _tile(c: Convolution, target: Target, lanes: int, p: dict[str, int]) -> tuple[int, Tile]:
@@ -109,8 +117,11 @@ def _tile(c: Convolution, target: Target, lanes: int, p: dict[str, int]) -> tupl
     row = max(extent(c.pixels[-1]), 1)
     total = math.prod(extent(a) for a in c.pixels)
     own = math.gcd(lanes, c.per_group) if c.per_group else lanes  # lanes of one group
-    cycles, tile = filter_tile(target, own, row, filters, c.taps, total, turned=not c.channels_last)
-    near = 1 <= c.stride <= 4  # rows of places come out of whole vectors
+    # taps that are written out share places, which then stay in registers
+    room = ROOM if c.spread > 1 else 0
+    turned = not c.channels_last
+    cycles, tile = filter_tile(target, own, row, filters, c.taps, total, turned=turned, room=room)
+    near = 1 <= c.stride <= 4 and not c.guarded  # rows of places come out of whole vectors
     rows = not c.channels_last and (own < lanes or (near and p["lanes"] != 1))
     if rows:
         other = row_tile(target, lanes, row, filters, c.taps, total, c.stride)
@@ -120,7 +131,10 @@ def _tile(c: Convolution, target: Target, lanes: int, p: dict[str, int]) -> tupl
     vectors = p["vectors"] or tile.vectors
     if c.per_group:
         vectors = math.gcd(vectors, c.per_group // own)
-    return own, Tile(False, p["pixels"] or tile.pixels, vectors)
+    pixels = p["pixels"] or tile.pixels
+    if c.spread > 1:  # whole periods, so that which taps count is known where they are written out
+        pixels = max(pixels // c.spread, 1) * c.spread
+    return own, Tile(False, pixels, vectors)
 
 
 def _padding(s: Schedule, c: Convolution, lanes: int, *, parallel: bool) -> Schedule:
@@ -143,8 +157,8 @@ class _Nest:
     tile: Tile
     lanes: int
     parallel: bool
-    outer: tuple[str, ...] = ()
-    counts: tuple[int, ...] = ()
+    single: list[str] = field(default_factory=list)
+    shared: list[tuple[str, int]] = field(default_factory=list)
     block: str = ""
     inner: str = ""
 
@@ -186,11 +200,15 @@ class _Nest:
             order, count = [*rows, xo, fo], [*many, tiles, filters]
         else:
             order, count = [fo, *rows, xo], [filters, *many, tiles]
-        s = s.reorder(*batch, *groups, *order, *((fi, xi) if self.tile.rows else (xi, fi)))
         images = [extent(a) for a in c.batch]
         parts = [extent(c.filters) // c.per_group] if groups else []
-        self.outer, self.counts = (*batch, *groups, *order), (*images, *parts, *count)
         self.block, self.inner = fo, order[-1]
+        every = [*zip([*batch, *groups, *order], [*images, *parts, *count], strict=True)]
+        # loops that run once stand outside the ones that threads share out
+        self.single = [x for x, n in every[:-1] if n == 1]
+        self.shared = [(x, max(n, 1)) for x, n in every if x not in self.single]
+        outer = [*self.single, *(x for x, _ in self.shared)]
+        s = s.reorder(*outer, *((fi, xi) if self.tile.rows else (xi, fi)))
         if c.tail:
             s = kept(s, c.stage, c.update.writes[0].array.name, self.inner, tail=True)
         return self._sum(s)
@@ -237,6 +255,11 @@ class _Nest:
                 s = attempt(s, "vectorize", reference(s.program, lane), width=self.lanes)
         return s
 
+    def last_tap(self, s: Schedule) -> str:
+        """The innermost loop of the sum."""
+        found = [a for a in inside(s, self.c.update.name, self.inner) if a.reduce]
+        return reference(s.program, found[-1])
+
     def threaded(self, s: Schedule, target: Target) -> Schedule:
         """Enough of the outer loops as one on all threads."""
         packed = any(
@@ -244,17 +267,17 @@ class _Nest:
             for b in s.program.buffers.values()
             if b.scope == "global"
         )
-        last = self.block if packed else self.inner
-        first, count = self.outer[0], self.counts[0]
-        for k in range(1, self.outer.index(last) + 1):
-            if count >= ENOUGH * target.threads:
+        first, count = self.shared[0]
+        for name, more in self.shared[1 : 1 + JOINED]:
+            if count >= ENOUGH * target.threads or (packed and first == self.block):
                 break
             (both,) = free_names(s, "part")
-            after = attempt(s, "fuse", first, self.outer[k], into=both)
+            after = attempt(s, "fuse", first, name, into=both)
             if after is s:
                 break
-            s = after
-            first, count = both, count * self.counts[k]
+            s, first, count = after, both, count * more
+            if packed and name == self.block:
+                break
         return attempt(s, "parallel", first)
 
     def _tile_axes(self, s: Schedule, name: str) -> tuple[Axis | None, Axis | None]:
@@ -313,7 +336,6 @@ def _weights(s: Schedule, n: _Nest, target: Target, blockwise: int, *, parallel:
     env: dict[Axis | Var, Lin] = dict(place.index.items())
     along = s.program.stmt(copy).writes[0].affine[d].subst(env)
     filters = next((a for a in own if any(a is b for b in along.atoms())), None)
-    sums = [a for a in own if a is not filters]
     if filters is None:
         return s
     if straight:
@@ -322,14 +344,18 @@ def _weights(s: Schedule, n: _Nest, target: Target, blockwise: int, *, parallel:
         return attempt(s, "parallel", outer) if parallel and at is None else s
     po, pi = free_names(s, "po", "pi")
     s = s.split(reference(s.program, filters), lanes, into=(po, pi))
-    if not sums:
-        return s
-    terms = reference(s.program, sums[0])
-    for a in sums[1:]:
-        (joined,) = free_names(s, "terms")
-        s = s.fuse(terms, reference(s.program, a), into=joined)
-        terms = joined
-    s = s.reorder(po, terms, pi).vectorize(terms, width=lanes).unroll(pi)
+    # neighbours in memory: what comes after the filters
+    at_filters = next(k for k, a in enumerate(own) if a is filters)
+    before = [reference(s.program, a) for a in own[:at_filters]]
+    behind = [reference(s.program, a) for a in own[at_filters + 1 :]]
+    if not behind:
+        return s.vectorize(pi, width=lanes)
+    terms = behind[0]
+    for name in behind[1:]:
+        (both,) = free_names(s, "terms")
+        s = s.fuse(terms, name, into=both)
+        terms = both
+    s = s.reorder(po, *before, terms, pi).vectorize(terms, width=lanes).unroll(pi)
     return attempt(s, "parallel", po) if parallel and at is None else s
 
 

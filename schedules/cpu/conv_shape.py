@@ -64,6 +64,20 @@ class Convolution:
         return self.update.writes[0].affine[-1] == Lin({self.filters: 1})
 
     @property
+    def guarded(self) -> bool:
+        """Whether some products are left out: those of a transposed convolution that fall on no
+        input."""
+        return not is_box(self.update)
+
+    @property
+    def spread(self) -> int:
+        """How many places in a row share a place of the input, each with taps of its own."""
+        index = self.data.affine[-1]
+        x = self.pixels[-1]
+        found = [a[2] for a in index.terms if isinstance(a, tuple) and a[1].involves(x)]
+        return found[0] if found and self.guarded else 1
+
+    @property
     def stride(self) -> int:
         """How far neighbours of a row of places are apart in the input; 0 where that varies."""
         x = self.pixels[-1]
@@ -103,7 +117,7 @@ def convolution_of(s: Schedule) -> Convolution | None:
     if len(product[0].index) < 3:
         return None  # a product of matrices
     found = _roles(u, *product)
-    if found is None:
+    if found is None or (len(found[2]) > 2 and not is_box(u)):
         return None
     batch, filters, pixels, reduce, per_group = found
     padding, finish, tail, inlined = around
@@ -169,6 +183,13 @@ def around_of(
             return None
     names = [x.stage for x in tails]
     return padding, finish, names[-1] if names else None, tuple(names[:-1])
+
+
+def is_box(x: Statement) -> bool:
+    """Whether each iterator has a range of its own."""
+    atoms = [list(e.atoms()) for conj in x.domain for _, e in conj]
+    alone = all(sum(isinstance(a, Axis) for a in found) < 2 for found in atoms)
+    return len(x.domain) == 1 and alone
 
 
 def in_place(access: Access, iters: tuple[Axis, ...]) -> bool:
@@ -260,6 +281,7 @@ __all__ = [
     "convolution_of",
     "extent",
     "in_place",
+    "is_box",
     "is_padding",
     "product_of",
 ]

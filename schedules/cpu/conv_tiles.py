@@ -32,15 +32,17 @@ def filter_tile(
     total: int,
     *,
     turned: bool,
+    room: int = 0,
 ) -> tuple[float, Tile]:
     """Lanes along filters: cycles of the whole, and the tile that needs the fewest.
 
-    `pixels` is the length of a row of places, `total` how many places there are in all.
+    `pixels` is the length of a row of places, `total` how many places there are in all, `room`
+    how many registers are left for something else.
     """
     best: tuple[float, Tile] | None = None
     for vectors in (1, 2, 3, 4):
         for p in range(min(pixels, 14), 0, -1):
-            if p * vectors + vectors + 1 > target.vector_registers - 1:
+            if p * vectors + vectors + 1 + room > target.vector_registers - 1:
                 continue
             step = max(p * vectors / UNITS, (p + vectors) / UNITS, LATENCY) + STEP
             store = vectors * (TURNED if turned else p * STORED)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from schedules.cpu.conv_shape import around_of, extent, in_place, product_of
+from schedules.cpu.conv_shape import around_of, extent, in_place, is_box, product_of
 from schedules.cpu.steps import inside, joined, kept, lanes_last, under
 from schedules.cpu.structure import attempt
 from schedules.params import Param, resolve_params
@@ -128,11 +128,9 @@ def _along_rows(s: Schedule, d: Depthwise, lanes: int, rows: int, *, parallel: b
                 s = attempt(s, "unroll", reference(s.program, a))
     if count * rows * vectors <= MOST:
         s = attempt(s, "unroll", xo) if vectors > 1 else s
-        if yo and d.padding is not None and high > rows:
-            ends = {"first": 1, "last": 1} if high > 2 * rows else {"first": 1}
-            s = attempt(s, "peel", yo, **ends)
-    elif d.padding is not None and vectors > 2 and written:
-        s = attempt(s, "peel", xo, first=1, last=1)
+        s = _border(s, yo, -(-high // rows)) if yo and d.padding is not None else s
+    elif d.padding is not None and written:
+        s = _border(s, xo, vectors)
     if not parallel:
         return s
     s, first = joined(s, outer[: len(outer) - len(d.places)])
@@ -142,16 +140,30 @@ def _along_rows(s: Schedule, d: Depthwise, lanes: int, rows: int, *, parallel: b
 def _along_channels(s: Schedule, d: Depthwise, lanes: int, *, parallel: bool) -> Schedule:
     """Neighbours in memory are channels: vectors of them, a few places at once."""
     outer = d.loops(s)
+    row, high = extent(d.places[-1]), extent(d.places[-2]) if len(d.places) > 1 else 1
     co, ci, xo, xi = free_names(s, "co", "ci", "xo", "xi")
     s = s.split(outer[-1], lanes, into=(co, ci)).split(outer[-2], PLACES, into=(xo, xi))
-    s = _in_registers(s.reorder(*outer[:-2], xo, co, xi, ci), d, co, lanes)
-    for name in under(s, co):
-        for a in [a for a in inside(s, name, co)[:-1] if not a.reduce]:
-            s = attempt(s, "unroll", reference(s.program, a))
+    s = _in_registers(s.reorder(*outer[:-2], co, xo, xi, ci), d, xo, lanes)
+    written = math.prod(extent(a) for a in d.reduce) * PLACES <= MOST
+    for name in under(s, xo):
+        for a in inside(s, name, xo)[:-1]:
+            if written or not a.reduce:
+                s = attempt(s, "unroll", reference(s.program, a))
+    if written and d.padding is not None:
+        s = _border(s, xo, -(-row // PLACES))
+        s = _border(s, outer[-3], high) if len(d.places) > 1 else s
     if not parallel:
         return s
-    s, first = joined(s, outer[:-2])
+    s, first = joined(s, outer[: len(outer) - 1 - len(d.places)])
     return attempt(s, "parallel", first)
+
+
+def _border(s: Schedule, loop: str, count: int) -> Schedule:
+    """The first and the last iteration, where windows reach out, as loops of their own."""
+    if count < 2:
+        return s
+    ends = {"first": 1, "last": 1} if count > 2 else {"first": 1}
+    return attempt(s, "peel", loop, **ends)
 
 
 def _in_registers(s: Schedule, d: Depthwise, at: str, lanes: int) -> Schedule:
@@ -174,7 +186,7 @@ def depthwise_of(s: Schedule) -> Depthwise | None:
         return None
     u = updates[0]
     around, product = around_of(s, u), product_of(u)
-    if around is None or product is None or len(u.domain) != 1 or len(u.writes) != 1:
+    if around is None or product is None or not is_box(u) or len(u.writes) != 1:
         return None
     padding, _, tail, inlined = around
     data, weight = product

@@ -31,8 +31,8 @@ def elementwise(
 ) -> Schedule:
     """Schedule stages each of whose elements comes from single elements of others.
 
-    Intermediate stages are computed where they are read. Where all shapes are the same and known,
-    the axes become one.
+    Intermediate stages are computed where they are read. Last axes that every array is walked
+    through in order, or not at all, become one where their extents are known.
 
     Parameters
     ----------
@@ -73,10 +73,9 @@ def elementwise(
     p = resolve_params(params(where), given)
     s = inline_elementwise(s)
     for main in s.program.statements:
-        s = _flat(s, main)
+        s, first = structure.flat(s, main, 0)
         *_, last = structure.loops_of(s, main)
-        points = structure.points(main) if len(structure.loops_of(s, main)) == 1 else None
-        n = structure.extent(main.iters[-1]) if points is None else points
+        n = structure.points(main, first)
         unroll = p["unroll"]
         while "unroll" not in given and unroll > 1 and unroll * structure.weight(main) > _MOST:
             unroll //= 2
@@ -85,22 +84,6 @@ def elementwise(
             s = structure.stream(s, w.array, where)
         if parallel and structure.worth((main,), _LEAST_WORK // max(1, structure.weight(main))):
             s = structure.attempt(s, "parallel", structure.loops_of(s, main)[0])
-    return s
-
-
-def _flat(s: Schedule, main: Statement) -> Schedule:
-    """All axes in one, where each array is walked through from its first to its last element."""
-    whole = tuple(Lin({i: 1}) for i in main.iters)
-    shape = main.writes[0].array.shape
-    for a in (*main.reads, *main.writes):
-        if a.affine and (a.affine != whole or a.array.shape != shape):
-            return s
-    for _ in main.iters[1:]:
-        loops = structure.loops_of(s, main)
-        after = structure.attempt(s, "fuse", loops[0], loops[1])
-        if after is s:
-            return s
-        s = after
     return s
 
 

@@ -26,7 +26,7 @@ from tensorir.schedule.schedule import Schedule
 from tensorir.support.errors import ArgumentError
 
 DEPTHS = (128, 256, 384, 512, 768, 1024, 1536, 2048, 4096)
-AHEAD = 8
+AHEAD = 8  # rows of the right operand
 STRIPS = 4  # for each thread: fewer are shared out unevenly
 
 
@@ -51,7 +51,7 @@ def params(
         Param("mr", tall, mr),
         Param("nv", (1, 2, 3, 4), nv),
         Param("kc", DEPTHS, fit[-1] if fit else DEPTHS[0]),
-        Param("mc", (96, 192, 480, 960, 1920, 3840), 1920),
+        Param("mc", (96, 192, 480, 960, 1920, 4096), 4096),
         Param("pack_a", (0, 1), 0),
     )
 
@@ -154,11 +154,14 @@ class _Plan:
         self.lanes = c.lanes(target)
         self.i, self.j = c.rows[-1], c.columns[-1]
         self.wide = p["nv"] * self.lanes
-        self.blocked = len(c.rows) == 1 and _more(c.sizes[self.i], p["mc"])
+        # where the number of rows is not known they are taken for few enough to stay near
+        rows = c.sizes[self.i]
+        self.blocked = len(c.rows) == 1 and rows is not None and rows > p["mc"]
         depth = c.sizes[c.sums[0]]
         # a sum that is finished stays in registers if its depth may be small
         shallow = c.finished and depth is None
-        self.deep = len(c.sums) == 1 and _more(depth, p["kc"]) and not shallow
+        deep = depth is None or depth > p["kc"]
+        self.deep = len(c.sums) == 1 and deep and not shallow
         self.threads = target.threads
         self.ic, self.ib, self.ir, self.ii, self.jr, self.ji, self.pc, self.kk = free_names(
             s, "ic", "ib", "ir", "ii", "jr", "ji", "pc", "kk"
@@ -198,12 +201,13 @@ class _Plan:
     def _packed_strip(self, s: Schedule) -> Schedule:
         right = self.c.right
         s = s.cache_read(right.name, at=self.jr, name=self.strip)
-        j = self.c.copy(self.strip, self.j)
+        if right.last in self.c.sums:
+            return self._turned(s, self.strip, right, self.j)
         if right.last == self.j:
             # what the copy reads lies far apart: it is asked for a few rows ahead
             s = s.prefetch(right.name, self.c.copy(self.strip, self.c.sums[-1]), AHEAD)
-            return unrolled(s.vectorize(j, width=self.lanes), j)
-        return self._turned(s, self.strip, right, self.j)
+        j = self.c.copy(self.strip, self.j)
+        return unrolled(s.vectorize(j, width=self.lanes), j)
 
     def _packed_rows(self, s: Schedule) -> Schedule:
         """The left operand copied in the order in which tiles read it, around all strips."""
@@ -235,9 +239,8 @@ class _Plan:
         s = s.transform_layout(copy, lambda *d: (*d[:at], *d[at + 1 :], d[at]))
         to, ti, fo, fi = free_names(s, "to", "ti", "fo", "fi")
         s = s.split(self.c.copy(copy, along), self.lanes, into=(to, ti))
-        s = s.split(self.c.copy(copy, of.last or ""), self.lanes, into=(fo, fi)).reorder(
-            to, fo, fi, ti
-        )
+        s = s.split(self.c.copy(copy, of.last or ""), self.lanes, into=(fo, fi))
+        s = s.reorder(to, fo, fi, ti)
         return s.vectorize(fi, width=self.lanes).unroll(ti)
 
     def shared(self, s: Schedule) -> Schedule:
@@ -255,13 +258,14 @@ class _Plan:
         return s
 
 
-def _more(n: int | None, block: int) -> bool:
-    return n is None or n > block
-
-
-@register("matmul", lambda s: contraction(s) is not None)
-def _matmul_for(s: Schedule, target: Target) -> Schedule:
+def _product(s: Schedule) -> Contraction | None:
     c = contraction(s)
+    return c if c is not None and (c.rows or is_gemv(c)) else None
+
+
+@register("matmul", lambda s: _product(s) is not None)
+def _matmul_for(s: Schedule, target: Target) -> Schedule:
+    c = _product(s)
     assert c is not None
     if is_gemv(c):
         return gemv(s, target)

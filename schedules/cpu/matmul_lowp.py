@@ -64,7 +64,7 @@ def dot_for(target: Target, dtype: str, *, dot: int = 1) -> Dot | None:
         if dot and wide and target.has("avx512bf16"):
             return Dot(f"avx512bf16.vdpbf16ps.{bits}", "bfloat16", "bfloat16", 2, lanes)
         return Dot(None, "float32", "float32", 1, lanes)
-    if dot and ((wide and target.has("avx512vnni")) or (not wide and target.has("avxvnni"))):
+    if (wide and target.has("avx512vnni")) or (not wide and target.has("avxvnni")):
         return Dot(f"avx512vnni.vpdpbusd.{bits}", "uint8", "int8", 4, lanes)
     name = f"avx512bw.vpmaddwd.{bits}" if wide else f"avx2.vpmaddwd.{bits}"
     return Dot(name, "int16", "int16", 2, lanes)
@@ -146,6 +146,8 @@ def matmul_lowp(
     rows, end = a.shape
     if parallel and "mc" not in given and rows.is_const:
         p["mc"] = _shares(rows.const, p["mc"], p["mr"], where.threads)
+    if u.bodies[0].dtype.name == "int64":
+        s = s.retype(c, c, "int32")  # wide enough for every sum there can be
     # what the instruction takes
     s, left, sums_j = _typed(s, c, a.name, a.dtype.name, dot.left, found.add_left)
     s, right, sums_i = _typed(s, c, b.name, b.dtype.name, dot.right, found.add_right)
@@ -329,20 +331,34 @@ def _product(s: Schedule) -> Product | None:
         types = (left.array.dtype.name, right.array.dtype.name)
         fits = all(t in BYTES for t in types) or types == ("bfloat16", "bfloat16")
         same = left.array is right.array or left.array.role != "input"
+        if u.bodies[0].dtype.name == "int64" and not _in_int32(u, one[1], two[1]):
+            continue
         if fits and not same and right.array.role == "input":
             return Product(u, one[0], two[0], one[1], two[1], right.index == (j, k))
     return None
 
 
+def _in_int32(u: Statement, *plus: int) -> bool:
+    """Whether int32 holds every sum of products of bytes with those constants added."""
+    end = next((r.array.shape[1] for r in u.reads[1:] if r.index[0] == u.writes[0].index[0]), None)
+    if end is None or not end.is_const:
+        return False
+    return end.const * (255 + abs(plus[0])) * (255 + abs(plus[1])) < 2**31
+
+
 def _factors(body: Expr) -> tuple[tuple[int, int], tuple[int, int]] | None:
     """The two reads that an update multiplies, converted, and what is added to each."""
-    if not isinstance(body, Op) or body.dtype.name not in ("int32", "float32"):
+    if not isinstance(body, Op) or body.dtype.name not in ("int32", "int64", "float32"):
         return None
     if body.name == "fma" and body.dtype.is_float:
         a, b, state = body.args
         parts: tuple[Expr, ...] = (a, b)
     elif body.name == "add" and not body.dtype.is_float and isinstance(body.args[1], Op):
         state, term = body.args
+        if body.dtype.name == "int64" and isinstance(term, Op) and term.name == "cast":
+            term = term.args[0]
+        if term.dtype.name != "int32":
+            return None
         parts = term.args if isinstance(term, Op) and term.name == "mul" else ()
     else:
         return None

@@ -22,14 +22,15 @@ def params(target: Target, itemsize: int = 4) -> tuple[Param, ...]:
     """The parameters of :func:`reduce` for a target.
 
     Along rows a result has `accumulators` vectors, and what is read `ahead` blocks of them later
-    is fetched. Down columns `rows` rows are added to the results at a time, in `unroll` vectors.
+    is fetched. Down columns `rows` rows are added to the results at a time, in `unroll` vectors,
+    and half as many blocks of those ahead are fetched of each row.
     """
     del target, itemsize
     return (
         Param("accumulators", (1, 2, 4, 8), 8),
         Param("ahead", (0, 4, 8, 16), 8),
         Param("rows", (1, 2, 4, 8, 16), 8),
-        Param("unroll", (1, 2, 4), 2),
+        Param("unroll", (1, 2, 4), 4),
     )
 
 
@@ -76,7 +77,8 @@ def reduce(
         s = _along_rows(s, update, where, p["accumulators"], p["ahead"])
     else:
         block = _BLOCK if threads and all(a.reduce for a in update.iters[:-2]) else 0
-        s = _down_columns(s, update, where, p["rows"], p["unroll"], block)
+        made = _down_columns(s, update, where, p["rows"], p["unroll"], block)
+        s = _fetch(made, update, -4, p["ahead"] // 2) if made is not s else s
     return structure.attempt(s, "parallel", _outermost(s, update)) if threads else s
 
 
@@ -87,12 +89,19 @@ def _along_rows(
     width = structure.lanes(target, update)
     many = accumulators if len(update.writes) == 1 else 1
     made = structure.reduce_in_lanes(s, update, width, many)
-    if made is s or not ahead:
-        return made
+    if made is s:
+        return s
+    return _fetch(made, update, -2, ahead)
+
+
+def _fetch(s: Schedule, update: Statement, loop: int, ahead: int) -> Schedule:
+    """Fetch what a loop around the reader of the elements reads some iterations later."""
+    if not ahead:
+        return s
     array = next(r.array for r in update.reads if r.array.role == "input")
-    partial = next(x for x in made.program.statements if any(r.array is array for r in x.reads))
-    *_, blocks, _ = structure.loops_of(made, partial)
-    return structure.attempt(made, "prefetch", array.name, blocks, ahead)
+    reader = next(x for x in s.program.statements if any(r.array is array for r in x.reads))
+    blocks = structure.loops_of(s, reader)[loop]
+    return structure.attempt(s, "prefetch", array.name, blocks, ahead)
 
 
 def _down_columns(

@@ -28,7 +28,7 @@ def params(target: Target, itemsize: int = 4) -> tuple[Param, ...]:
     """
     del target, itemsize
     return (
-        Param("accumulators", (1, 2, 4, 8), 4),
+        Param("accumulators", (1, 2, 4, 8), 8),
         Param("unroll", (1, 2, 4), 2),
         Param("ahead", (0, 1, 2), 1),
     )
@@ -85,7 +85,7 @@ def rows(
         if main.role == "update":
             s = structure.reduce_in_lanes(s, main, lanes, p["accumulators"])
         elif len(main.iters) > depth:
-            s = structure.in_vectors(s, main, lanes, p["unroll"])
+            s = structure.in_vectors(s, main, depth, lanes, p["unroll"])
     if len(result.iters) > depth:
         s = structure.stream(s, result.writes[0].array, where)
     if p["ahead"]:

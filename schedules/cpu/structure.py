@@ -62,10 +62,10 @@ def extent(a: Axis) -> int | None:
     return max(n.const, 0) if n.is_const else None
 
 
-def points(x: Statement) -> int | None:
-    """Instances of a statement where that is constant."""
+def points(x: Statement, first: int = 0) -> int | None:
+    """Points of the iterators of a statement from the `first` on, where that is constant."""
     total = 1
-    for a in x.iters:
+    for a in x.iters[first:]:
         n = extent(a)
         if n is None:
             return None
@@ -121,6 +121,37 @@ def axis_name(s: Schedule, x: Statement, k: int) -> str:
     return reference(s.program, axis)
 
 
+def flat(s: Schedule, x: Statement, first: int) -> tuple[Schedule, int]:
+    """The last loops of a statement in one: as many, from its iterator `first` on, as every array
+    is walked through in order or not at all. Also gives the first iterator of that loop."""
+    last = len(x.iters) - 1
+    found = next((k for k in range(first, last) if _in_order(x, k)), last)
+    made = s
+    for _ in range(found, last):
+        *_, outer, inner = loops_of(made, x)
+        after = attempt(made, "fuse", outer, inner)
+        if after is made:
+            return s, last
+        made = after
+    return made, found
+
+
+def _in_order(x: Statement, first: int) -> bool:
+    """Whether each access uses the iterators from the `first` on as its last indices, all of them
+    over whole dimensions, or none."""
+    group = x.iters[first:]
+    if any(i.lower != Lin() for i in group):
+        return False
+    last, shape = tuple(Lin({i: 1}) for i in group), tuple(i.upper for i in group)
+    for a in (*x.reads, *x.writes):
+        used = [any(e.involves(i) for i in group) for e in a.affine]
+        n = len(group)
+        whole = a.affine[-n:] == last and a.array.shape[-n:] == shape and not any(used[:-n])
+        if any(used) and not whole:
+            return False
+    return True
+
+
 def reduce_in_lanes(s: Schedule, x: Statement, width: int, accumulators: int) -> Schedule:
     """The last reduction of a statement in vectors, as many as its extent can fill."""
     n = extent(x.iters[-1])
@@ -128,14 +159,15 @@ def reduce_in_lanes(s: Schedule, x: Statement, width: int, accumulators: int) ->
         return s
     while n is not None and accumulators > 1 and accumulators * width > n:
         accumulators //= 2
-    name = axis_name(s, x, len(x.iters) - 1)
+    *_, name = loops_of(s, x)
     return attempt(s, "vector_reduce", name, width, accumulators)
 
 
-def in_vectors(s: Schedule, x: Statement, width: int, unroll: int) -> Schedule:
-    """The last loop of a statement in vectors, `unroll` of them at a time."""
-    name = axis_name(s, x, len(x.iters) - 1)
-    return vectors_of(s, name, extent(x.iters[-1]), width, unroll)
+def in_vectors(s: Schedule, x: Statement, depth: int, width: int, unroll: int) -> Schedule:
+    """The last loops of a statement, inside its row, in vectors, `unroll` of them at a time."""
+    s, first = flat(s, x, depth)
+    *_, name = loops_of(s, x)
+    return vectors_of(s, name, points(x, first), width, unroll)
 
 
 def vectors_of(s: Schedule, name: str, n: int | None, width: int, unroll: int) -> Schedule:

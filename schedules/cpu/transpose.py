@@ -34,11 +34,11 @@ def params(target: Target, itemsize: int = 4) -> tuple[Param, ...]:
     """
     lanes = max(2, min(target.vector_bytes // itemsize, 16))
     rows = max(lanes, min(LINE // itemsize, target.vector_registers // lanes * lanes))
-    wide = (2, 4) if target.vector_bytes >= LINE else (16, 16)
+    tall = {1: 4, 2: 8}.get(itemsize, 6) if target.vector_bytes >= LINE else 16
     return (
         Param("lanes", tuple(n for n in (2, 4, 8, 16) if n <= lanes), lanes),
         Param("rows", tuple(n for n in (2, 4, 8, 16, 32, 64) if n <= rows), rows),
-        Param("block", (1, 2, 4, 8, 16), wide[0] if itemsize == 2 else wide[1]),
+        Param("block", (1, 2, 4, 6, 8, 16), tall),
         Param("stream", (0, 1), 1),
     )
 
@@ -90,6 +90,12 @@ def transpose(
     plane = _product([extents[turn.along], extents[turn.across]])
     stream = bool(p["stream"]) and plane is not None and plane * size > where.l2
     stream = stream and (_product(list(extents.values())) or 0) * size > where.l3 // 2
+    whole = all(n is not None and n % (2 * LINE // size) == 0 for n in (
+        extents[turn.along], extents[turn.across]))  # fmt: skip
+    if stream and whole and p["lanes"] * size == LINE and not {"rows", "block"} & set(given):
+        p["rows"], p["block"] = 2 * p["rows"], 12  # two lines of each row: more of a page at once
+    # the nest is written once more for each way in which rows may begin
+    stream = stream and (whole or size >= 4)
     if not stream and "block" not in given and _clashes(turn, extents, size):
         p["block"] = max(1, LINE // (p["lanes"] * size))
     lanes, rows = _tile(p["lanes"], p["rows"], extents[turn.along], extents[turn.across])

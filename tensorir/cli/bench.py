@@ -18,7 +18,7 @@ import numpy as np
 import tensorir as tir
 from schedules import schedule_for
 from schedules.registry import entry_for
-from tensorir.cli.equivalents import numpy_call, torch_call
+from tensorir.cli.equivalents import into, numpy_call, torch_call
 from tensorir.cli.fair import environment, medians
 from tensorir.codegen import cpu, llvm
 from tensorir.ir.dtype import FLOAT32, FLOAT64
@@ -251,10 +251,14 @@ def bench(
         calls, remarks = _calls(op, arrays, kernel, threads)
         wide = any(t.dtype == FLOAT64 for t in sources)
         peak, operations = fma_peak(where, FLOAT64 if wide else FLOAT32)
-        moved = sum(x.nbytes for x in arrays) + _bytes(kernel(*arrays))
-        memory, passes = streams(max(1, moved // 2), 1, 1)
+        read, written = sum(x.nbytes for x in arrays), _bytes(kernel(*arrays))
+        moved = read + written
+        # what hardly writes is held against a loop that does not write at all
+        writes = int(4 * written >= read)
+        memory, passes = streams(max(1, moved // (1 + writes)), 1, writes)
         clock = time.thread_time if threads == 1 else time.perf_counter
-        times = medians({"peak": peak, **memory, **calls}, clock=clock)
+        with np.errstate(all="ignore"):
+            times = medians({"peak": peak, **memory, **calls}, clock=clock)
     flops = kernel.time(*arrays, repeat=1).operations
     roof_flops = operations / times["peak"] * threads
     stream = moved * passes / min(times[k] for k in memory)
@@ -294,15 +298,11 @@ def _calls(
     remarks = []
     name, numpy = numpy_call(op)
     with np.errstate(all="ignore"):
-        calls[name] = lambda: numpy(*arrays)
-        calls[name]()
-    torch = torch_call(op, arrays)
-    if torch is None:
-        return calls, ["torch: not installed, or without this operator"]
+        calls[name] = into(numpy, arrays)
     try:
-        import torch as library
-
-        library.set_num_threads(threads)
+        torch = torch_call(op, arrays, threads)
+        if torch is None:
+            return calls, ["torch: not installed, or without this operator"]
         theirs = torch()
         kernel.check(*arrays, against=lambda *_: theirs.numpy())
         calls["torch"] = torch

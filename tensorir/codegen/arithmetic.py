@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from tensorir.codegen.convert import constant, convert, narrow, odd, widen
 from tensorir.codegen.loads import Instance
-from tensorir.codegen.types import VALUE, suffix, vector
+from tensorir.codegen.types import BITS, VALUE, suffix, vector
 from tensorir.codegen.values import Emitter
 from tensorir.ir.dtype import BOOL, FLOAT32, FLOAT64, DType
 from tensorir.ir.expr import Op
@@ -149,8 +149,24 @@ def _extreme(em: Emitter, largest: bool, xs: list[str], ty: str, w: int) -> str:
     picked = _choose(em, em.op(f"fcmp {test} {v} {{0}}, {{1}}", a, b), a, b, ty, w)
     if _is_number(a, w):
         return picked
-    nan = em.op(f"fcmp uno {v} {{0}}, {{0}}", a)
-    return _choose(em, nan, a, picked, ty, w)
+    return _nan_through(em, picked, a, ty, w)
+
+
+def _nan_through(em: Emitter, x: str, a: str, ty: str, w: int) -> str:
+    """`a` where that is NaN, else `x`. AVX-512 has an instruction for it that needs no mask."""
+    v, bits = vector(ty, w), w * BITS[ty]
+    if bits not in (128, 256, 512) or not (em.target.has("avx512f") and em.target.has("avx512vl")):
+        nan = em.op(f"fcmp uno {v} {{0}}, {{0}}", a)
+        return _choose(em, nan, a, x, ty, w)
+    kind, whole = ("ps", "i32") if ty == "float" else ("pd", "i64")
+    mask = "i16" if w == 16 else "i8"
+    rounding = (", i32", ", i32 4") if bits == 512 else ("", "")
+    name = f"llvm.x86.avx512.mask.fixupimm.{kind}.{bits}"
+    table = vector(whole, w)
+    em.module.declare(name, v, f"{v}, {v}, {table}, i32, {mask}{rounding[0]}")
+    # for a quiet and for a signalling NaN the second operand as a quiet one, else the first
+    form = f"{v} {{0}}, {v} {{1}}, {table} splat ({whole} 34), i32 0, {mask} -1{rounding[1]}"
+    return em.op(f"call {v} @{name}({form})", x, a)
 
 
 def extreme_of_numbers(em: Emitter, largest: bool, xs: list[str], ty: str, w: int) -> str:

@@ -23,6 +23,8 @@ from tensorir.poly import hints
 
 UNIT = 16
 """Streaming stores of wider vectors are made of parts of so many bytes."""
+LINE = 64
+"""Where vectors are transposed first, those that begin at a line are worth an arm of their own."""
 _FENCE = "llvm.x86.sse.sfence"
 _MARK = "!93"
 
@@ -71,22 +73,43 @@ def arms(em: Emitter, loop: For, write: Callable[[], None]) -> None:
 
     flush(em)
     em.unguard()
-    test = _test(em, found)
     em.serial += 1
     k = em.serial
-    if test is not None:
-        em.emit(f"br i1 {test}, label %stream{k}, label %plain{k}")
-        em.start(f"stream{k}")
-    for label, streaming in ((f"plain{k}", found), ("", ())):
-        em.streaming = streaming
+    for unit in (LINE, UNIT) if _turned(em, loop, None) else (UNIT,):
+        test = _test(em, found, unit)
+        em.streaming, em.unit = found, unit if test is not None else UNIT
+        if test is not None:
+            em.emit(f"br i1 {test}, label %stream{unit}.{k}, label %less{unit}.{k}")
+            em.start(f"stream{unit}.{k}")
         write()
         flush(em)
         em.unguard()
         if test is None:
             break
         em.emit(f"br label %stored{k}")
-        em.start(label or f"stored{k}")
+        em.start(f"less{unit}.{k}")
+    else:
+        em.streaming = ()
+        write()
+        flush(em)
+        em.unguard()
+    if test is not None:
+        em.emit(f"br label %stored{k}")
+        em.start(f"stored{k}")
     em.streaming = None
+
+
+def _turned(em: Emitter, node: Node, lanes: For | None) -> bool:
+    """Whether lanes of some store that may stream lie apart, so that shuffles turn them."""
+    if isinstance(node, Run):
+        for w in node.statement.writes:
+            if w.array in em.module.streams and lanes is not None:
+                terms = flat_of(em, w, node).terms
+                return not any(a is lanes.axis and (v, s) == (1, 1) for a, v, s in terms)
+        return False
+    if isinstance(node, For) and node.kind == "vectorize":
+        lanes = node
+    return any(_turned(em, x, lanes) for x in _inside(node))
 
 
 def _streamed(em: Emitter, loop: For) -> tuple[Array, ...]:
@@ -146,8 +169,8 @@ def _may_begin(em: Emitter, access: Access, run: Run, fixed: frozenset[Axis]) ->
     )
 
 
-def _test(em: Emitter, arrays: tuple[Array, ...]) -> str | None:
-    """Whether all arrays are large, with rows at multiples of UNIT; None where that is certain."""
+def _test(em: Emitter, arrays: tuple[Array, ...], unit: int) -> str | None:
+    """Whether all arrays are large, with rows at multiples of a unit; None: that is certain."""
     bits: str | None = None
     large: str | None = None
     for array in arrays:
@@ -165,7 +188,7 @@ def _test(em: Emitter, arrays: tuple[Array, ...]) -> str | None:
             bits = x if bits is None else em.op("or i64 {0}, {1}", bits, x)
     if bits is None:
         return large
-    return em.both(large, em.op("icmp eq i64 {0}, 0", em.op("and i64 {0}, {1}", bits, UNIT - 1)))
+    return em.both(large, em.op("icmp eq i64 {0}, 0", em.op("and i64 {0}, {1}", bits, unit - 1)))
 
 
 # -- a store
@@ -175,16 +198,17 @@ def hint(em: Emitter, home: Home, at: str) -> str | None:
     """What marks a store of a vector at `at` as streaming, its alignment with it; None: plain."""
     if not em.streaming or home.array not in em.streaming:
         return None
-    if em.width * home.align % UNIT or _multiple(em, home, at) % UNIT:
+    align = gcd(em.width * home.align, _multiple(em, home, at), em.unit)
+    if align % UNIT:
         return None
     em.streamed = True
     em.module.streamed[home.array] = None
     em.module.globals[_MARK] = f"{_MARK} = !{{i32 1}}"
-    return f"align {UNIT}, !nontemporal {_MARK}"
+    return f"align {align}, !nontemporal {_MARK}"
 
 
 def _multiple(em: Emitter, home: Home, at: str) -> int:
-    """A number of bytes that divides an address, where rows begin at multiples of UNIT.
+    """A number of bytes that divides an address, where rows begin at multiples of the unit.
 
     Pointers are written as sums, so that this follows them back to where the array begins.
     """
@@ -197,7 +221,7 @@ def _multiple(em: Emitter, home: Home, at: str) -> int:
         if isinstance(x, int):
             return x
         if x in rows:
-            return UNIT // gcd(size, UNIT)
+            return em.unit // gcd(size, em.unit)
         if x not in known:
             known[x] = divisor(x)
         return known[x]

@@ -109,6 +109,8 @@ class Emitter:
         self.made: dict[str, tuple[str, *tuple[Int, ...]]] = {}
         # arrays whose stores stream in the arm being written; None where that is not decided
         self.streaming: tuple[Array, ...] | None = None
+        # rows begin at multiples of so many bytes where stores stream
+        self.unit = 1
         self.streamed = False
         # vectors that are to be combined into one cell at the end of their loop; None: at once
         self.folds: list[Fold] | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from zlib import crc32
 
 from tensorir.ir.dtype import DType
@@ -73,11 +74,12 @@ def evaluator(e: Expr, *, regroup: bool) -> Evaluator:
             return None if c is None else (yes if c else no)(env, refs)
 
         return choose
+    act: Callable[[list[int]], int]
     power = _power(e) if regroup else None
     if power is not None:
-        base, e, times = power
-        parts = [evaluator(a, regroup=True) for a in e.args]
-        act = lambda x: _raised(base, x, times)  # noqa: E731
+        base, difference, times = power
+        parts = [evaluator(a, regroup=True) for a in difference.args]
+        act = partial(_raised, base, times)
     else:
         act = _operation(e, regroup=regroup)
 
@@ -100,16 +102,20 @@ def _power(e: Op) -> tuple[int, Op, int] | None:
     """
     if e.name not in _BASES:
         return None
-    of, times = e.args[0], 1
-    if isinstance(of, Op) and of.name == "mul" and isinstance(of.args[1], Const):
-        of, times = of.args[0], start(of.args[1])
-    return (_BASES[e.name], of, times) if isinstance(of, Op) and of.name == "sub" else None
+    inner, times = e.args[0], 1
+    if isinstance(inner, Op) and inner.name == "mul":
+        first, second = inner.args
+        if isinstance(second, Const):
+            inner, times = first, start(second)
+    if not (isinstance(inner, Op) and inner.name == "sub"):
+        return None
+    return _BASES[e.name], inner, times
 
 
 _BASES = {"exp": 3, "exp2": 5}
 
 
-def _raised(base: int, x: list[int], times: int) -> int:
+def _raised(base: int, times: int, x: list[int]) -> int:
     if x[0] == -_INFINITE or x[1] == _INFINITE:
         return 0
     return pow(base, (x[0] - x[1]) * times % (PRIME - 1), PRIME)

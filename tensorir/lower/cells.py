@@ -48,9 +48,19 @@ class Cells:
         return simplify(floordiv(e, tile) if op == "//" else floormod(e, tile), self.box)
 
     def inside(self, access: Access, run: Run) -> bool:
-        """Whether every cell of the box of the axes around it lies in the allocation."""
-        storage = self.storages.get(access.array)
+        """Whether every cell of the box of the axes around it lies in the allocation.
+
+        That of an input is all of it, where its shape is constant.
+        """
+        array = access.array
+        storage = self.storages.get(array)
         index = self.index(access, run)
+        if index is not None and storage is None and array.role == "input":
+            spans = [span(e, self.box) for e in index]
+            return all(
+                s is not None and s[0] >= 0 and m.is_const and s[1] < m.const
+                for s, m in zip(spans, array.shape, strict=True)
+            )
         if storage is None or index is None:
             return False
         for d, e in enumerate(self.local(storage, index)):

@@ -148,7 +148,7 @@ class _Work:
         return known is None or (known.clean and (exact or known.only))
 
     def decided(self, n: Run, c: Lin) -> bool:
-        """Whether each written array has an index that tells if `c` holds."""
+        """Whether the cell of each written array tells if `c` holds."""
         return all(self.decided_by(n, c, a) for a in n.statement.writes)
 
     def decided_by(self, n: Run, c: Lin, access: Access) -> bool:
@@ -156,7 +156,9 @@ class _Work:
         index = self.cells.index(access, n)
         assert index is not None
         outside = dict.fromkeys(storage.outside)
-        return any(self.fixed_by(c, e, outside) for e in index)
+        return any(self.fixed_by(c, e, outside) for e in index) or _fixed_together(
+            c, index, outside
+        )
 
     def fixed_by(self, c: Lin, e: Lin, outside: Mapping[Axis, None]) -> bool:
         """Whether `e` and what is outside fix the value of `c`.
@@ -172,6 +174,21 @@ class _Work:
                 if not inner.terms or (near is not None and near[1] - near[0] < f):
                     return True
         return False
+
+
+def _fixed_together(c: Lin, index: tuple[Lin, ...], outside: Mapping[Axis, None]) -> bool:
+    """Whether `c` is a sum of indices, each so many times, and of what is outside.
+
+    As that of a triangle is: `i - j` of the cell (i, j).
+    """
+    rest = c
+    for e in index:
+        own = [a for a in e.terms if isinstance(a, Axis) and not _outside(a, outside)]
+        for a in own[:1]:
+            times, left = divmod(rest.coef(a), e.coef(a))
+            if not left:
+                rest = rest - e * times
+    return all(_outside(a, outside) for a in rest.terms)
 
 
 def _outside(atom: Atom, outside: Mapping[Axis, None]) -> bool:

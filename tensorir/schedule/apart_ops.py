@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tensorir.ir.expr import Axis
 from tensorir.ir.statement import Array
-from tensorir.poly import legality, tree
+from tensorir.poly import tree
 from tensorir.poly.model import Buffer
 from tensorir.poly.tree import Loop, Seq, Tree
 from tensorir.schedule import resolve, rewrite
@@ -148,20 +148,19 @@ def _apart(s: Schedule, loop: Loop, first: list[str], axes: list[Axis]) -> dict[
 def merge(s: Schedule, first: str | Axis, second: str | Axis) -> Draft:
     """Two loops that follow each other to one that runs both bodies in each iteration.
 
-    Needs nothing of the first loop that the second uses to come in a later iteration, nor anything
-    between them to wait for it: that runs before. Ranges that differ get guards. The loop keeps the second one's name. Others call it loop fusion,
+    Needs nothing of the first loop that the second uses to come in a later iteration. Ranges that
+    differ get guards. The loop keeps the second one's name. Others call it loop fusion,
     `compute_with` (Halide), `merge` (TVM), `fuse` (Exo).
 
     Parameters
     ----------
     first, second : str or Axis
-        Two loops of one body, one after the other.
+        Two loops, directly one after the other.
 
     Raises
     ------
     ScheduleError
-        They do not follow each other, something between them stays there, or they are marked
-        differently.
+        They do not follow each other, or are marked differently.
     IllegalSchedule
         The second would use what the first has not made yet; carries two instances that show it.
 
@@ -185,14 +184,14 @@ def merge(s: Schedule, first: str | Axis, second: str | Axis) -> Draft:
     what = "merge"
     one = resolve.axis(s, first, primitive=what)
     two = resolve.axis(s, second, primitive=what)
-    between = _require_order(s, one, two)
+    _require_adjacent(s, one, two)
     if one.kind != two.kind or one.width != two.width or one.bind != two.bind:
         marked = one if one.kind != "serial" else two
         resolve.fail(
             f"{what}: {marked.axis.name!r} is marked {marked.kind}; merge first, then mark"
         )
     program = s.program
-    under = [*tree.stmts(one), *between, *tree.stmts(two)]
+    under = [*tree.stmts(one), *tree.stmts(two)]
     # a new axis: a statement of the first loop may have had the second's before
     axis = Axis(two.axis.name, reduce=one.axis.reduce or two.axis.reduce)
     placements = dict(program.placements)
@@ -217,8 +216,6 @@ def merge(s: Schedule, first: str | Axis, second: str | Axis) -> Draft:
         buffers = follow(buffers, x.axis, (axis,))
     new = program.change(tree=order, placements=placements, buffers=buffers)
     refs = [resolve.reference(program, x.axis) for x in (one, two)]
-    if between and legality.turned(program, new, [*tree.stmts(one), *between]) is not None:
-        resolve.fail(f"{what}: {between[0]} runs between {refs[0]!r} and {refs[1]!r}")
     asked = [(two, f"asked to run with {one.axis.name}")]
     aligned = [
         fix("lets the second lag behind", ("shift", (refs[1], n), {}), ("merge", tuple(refs), {}))
@@ -229,8 +226,7 @@ def merge(s: Schedule, first: str | Axis, second: str | Axis) -> Draft:
     return Draft(new, reassociates)
 
 
-def _require_order(s: Schedule, one: Loop, two: Loop) -> list[str]:
-    """The statements between two loops of one body, the first of which comes first."""
+def _require_adjacent(s: Schedule, one: Loop, two: Loop) -> None:
     names = [resolve.reference(s.program, x.axis) for x in (one, two)]
     if one.axis is two.axis:
         resolve.fail(f"merge: {names[0]!r} is given twice")
@@ -238,11 +234,12 @@ def _require_order(s: Schedule, one: Loop, two: Loop) -> list[str]:
     if place is None:
         resolve.fail(
             f"merge: {names[0]!r} and {names[1]!r} do not follow each other in one body",
-            why="only loops of one body, one after the other, become one.",
+            why="only loops of one body, directly one after the other, become one.",
         )
     if place.after < 0:
         resolve.fail(f"merge: {names[1]!r} comes before {names[0]!r}; name the earlier loop first")
-    return place.between
+    if place.between:
+        resolve.fail(f"merge: {place.between[0]} runs between {names[0]!r} and {names[1]!r}")
 
 
 class _Place(NamedTuple):

@@ -17,8 +17,8 @@ from tensorir.schedule import partial
 from tensorir.schedule.resolve import fail
 
 __all__ = [
-    "Product", "Split", "converted", "is_zero", "product", "require_range", "split", "sums",
-    "vanishes",
+    "Product", "Split", "converted", "is_zero", "narrowed", "product", "require_range", "split",
+    "sums", "vanishes",
 ]  # fmt: skip
 
 
@@ -59,7 +59,9 @@ def require_range(of: DType, to: DType, by: int, what: str, name: str) -> None:
             f"{what}: {to} does not hold every number of {name}{moved}",
             why=f"{of}{moved} goes from {low + by} to {high + by}, {to} from {least} to {most}.",
         )
-    wider = to.is_float and not by and to.name in _HOLDS.get(of.name, ())
+    if by:
+        fail(f"{what}: by= moves integers into integers, not {of} into {to}")
+    wider = to.is_float and to.name in _HOLDS.get(of.name, ())
     if not wider:
         fail(f"{what}: {to} does not hold every number of {name}, which is {of}")
 
@@ -244,6 +246,63 @@ def _extent(stmt: Statement, it: Axis) -> Lin:
         if kind == "ge" and e.coef(it) == -1 and all(isinstance(a, Var) for a in rest.atoms()):
             return rest + 1
     fail(f"retype: {it.name!r} has no bound in sizes alone")
+
+
+# -- how large a sum gets
+def narrowed(stmt: Statement, to: DType, what: str) -> Expr:
+    """The body of a sum of integers in a smaller type that holds every value it can have."""
+    d, body = stmt.bodies[0].dtype, stmt.bodies[0]
+    count = _instances(stmt)
+    adds = isinstance(body, Op) and body.name == "add" and _is_state(body.args[0])
+    sums = stmt.combiner is not None and stmt.combiner.name == "sum" and d.is_integer
+    if not (sums and adds and isinstance(body, Op) and to.is_integer):
+        fail(f"{what}: {stmt.name} is not a sum of integers")
+    term = body.args[1]
+    if isinstance(term, Op) and term.name == "cast" and term.args[0].dtype.is_integer:
+        term = term.args[0]
+    low, high = _range(term)
+    least, most = limits(to)
+    if count is None or low * count < least or high * count > most:
+        many = "a number of terms that is not constant" if count is None else f"{count} terms"
+        fail(
+            f"{what}: {to} does not hold every sum of {stmt.name}",
+            why=f"it has {many} from {low} to {high}; {to} goes from {least} to {most}.",
+        )
+    return Ref(0, to) + cast(term, to)
+
+
+def _instances(stmt: Statement) -> int | None:
+    """At most how many terms one cell sums; None where no constant bounds it."""
+    count = 1
+    for i in partial.reduction_iters(stmt):
+        bounds = [e for conj in stmt.domain[:1] for k, e in conj if k == "ge" and e.coef(i)]
+        tops = [e.const + 1 for e in bounds if e.coef(i) == -1 and e.without(i).is_const]
+        if len(stmt.domain) != 1 or not tops or Lin({i: 1}) not in bounds:
+            return None
+        count *= max(0, min(tops))
+    return count
+
+
+def _range(e: Expr) -> tuple[int, int]:
+    """The least and the greatest value of an integer expression, as far as its operands tell."""
+    least, most = (int(x) for x in limits(e.dtype))
+    if isinstance(e, Const) and isinstance(e.value, int):
+        return e.value, e.value
+    if isinstance(e, Op) and all(a.dtype.is_integer for a in e.args):
+        known = [_range(a) for a in e.args]
+        found: tuple[int, int] | None = None
+        if e.name == "cast":
+            found = known[0]
+        elif e.name == "add":
+            found = known[0][0] + known[1][0], known[0][1] + known[1][1]
+        elif e.name == "sub":
+            found = known[0][0] - known[1][1], known[0][1] - known[1][0]
+        elif e.name == "mul":
+            ends = [a * b for a in known[0] for b in known[1]]
+            found = min(ends), max(ends)
+        if found is not None and least <= found[0] and found[1] <= most:
+            return found
+    return least, most
 
 
 # -- zeros

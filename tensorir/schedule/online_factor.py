@@ -42,6 +42,8 @@ class Factor:
     ----------
     stmt
         The statement that computes the power; its reads are what `pairs` and `m` are of.
+    node
+        The power itself.
     power
         `exp` or `exp2`.
     scale

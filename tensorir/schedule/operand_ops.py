@@ -45,7 +45,9 @@ def retype(
     `compute_inline`, then place. With `by` the numbers move, `x + by`, so that int8 fits in uint8
     or a zero point is gone; what that adds to a sum of products is taken off the initial value,
     by one more stage, the sums of the other factor. Integers wrap, so that every bit stays.
-    Others do this by hand (the compensation of oneDNN and XNNPACK).
+    A stage's own result may be named too, a sum of integers that is wider than it can ever need:
+    it is then summed in the smaller type, and converted at the end. Others do this by hand (the
+    compensation of oneDNN and XNNPACK).
 
     Parameters
     ----------
@@ -103,6 +105,8 @@ def retype(
     to = as_dtype(dtype)
     if isinstance(by, bool) or not isinstance(by, int):
         resolve.fail(f"{what}: by is an integer, not {by!r:.60}", cls=ArgumentTypeError)
+    if not by and any(w.array is array for w in reader.writes):
+        return _narrowed(s, reader, array, to, _new_name(s, name, f"{array.name}_{to.name}", what))
     slots = [k for k, r in enumerate(reader.reads) if r.array is array]
     if not slots or any(w.array is array for w in reader.writes):
         resolve.fail(f"{what}: {reader.name} does not read {array.name}, or writes it")
@@ -129,6 +133,39 @@ def retype(
     program = _compensated(s, program, product, _new_name(s, sums, f"{reader.stage}_sums", what))
     _require_there(s, program, what)
     return Draft(program)
+
+
+def _narrowed(s: Schedule, update: Statement, array: Array, to: DType, name: str) -> Draft:
+    """A sum of integers accumulated in a smaller type, and converted at the end."""
+    program, what = s.program, "retype"
+    start = program.placements.get(f"{update.stage}.init")
+    names = resolve.statements(program, update.stage)
+    if start is None or len(names) != 2 or not factors.is_zero(start.stmt.bodies[0]):
+        resolve.fail(f"{what}: {update.stage} is not a sum as it was declared")
+    around = tree.axes_of(program.tree, start.stmt.name)
+    if tree.axes_of(program.tree, update.name)[: len(around)] != around or not around:
+        resolve.fail(f"{what}: the initial value of {update.stage} is not where it was declared")
+    body = factors.narrowed(update, to, what)
+    kept = replace(array, name=name, dtype=to, role="temp")
+    cell = Access(kept, start.stmt.writes[0].index)
+    finish = replace(
+        start.stmt, name=f"{update.stage}.finish", role="finish", reads=(cell,),
+        bodies=(cast(Ref(0, to), array.dtype),),
+    )  # fmt: skip
+    started = replace(start.stmt, writes=(cell,), bodies=(const(0, to),))
+    place = Access(kept, update.writes[0].index)
+    summed = replace(update, writes=(place,), reads=(place, *update.reads[1:]), bodies=(body,))
+    placements = {
+        **program.placements,
+        started.name: start.with_stmt(started),
+        summed.name: program.placements[update.name].with_stmt(summed),
+        finish.name: start.with_stmt(finish),
+    }
+    order = tree.insert(program.tree, around[-1], tree.At(finish.name), first=False)
+    buffers = {**program.buffers, kept: Buffer()}
+    changed = rewrite.assemble(program, order, placements, buffers, [kept])
+    _require_there(s, changed, what)
+    return Draft(changed)
 
 
 def _require_there(s: Schedule, program: Program, what: str) -> None:

@@ -323,7 +323,7 @@ def _thread_fixes(s: Schedule, x: Loop) -> list[Fix]:
     )
     stage = s.program.stmt(tree.stmts(x)[-1]).stage
     atomic = fix(
-        f"updates one after the other{_rounding(s, x)}",
+        f"updates one after the other{rounding(s, x)}",
         ("atomic", (stage,), {}),
         ("parallel", (name,), {}),
     )

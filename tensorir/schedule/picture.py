@@ -53,7 +53,7 @@ def headline(request: str, w: Witness | None, violation: Violation, marked: Loop
     reason = "both accumulate into {cell}." if violation.exempt else _RACE[w.kind]
     pair = f"{parts['source']} and {parts['sink']}"
     how = f"run {pair} in one vector" if marked.kind == "vectorize" else f"let {pair} race"
-    own = request.startswith(("parallel(", "vectorize("))
+    own = request.startswith(("parallel(", "vectorize(", "bind("))
     where = "" if own else f" in the {marked.kind} loop {marked.axis.name!r}"
     return f"{request} would {how}{where}: {reason.format(**parts)}"
 

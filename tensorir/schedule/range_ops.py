@@ -224,7 +224,22 @@ def _cut(
         b = program.buffers[old]
         buffers[new] = replace(b, outside=tuple(copy.axes.get(a, a) for a in b.outside))
     placements = {**base.placements, **copied}
+    base = _hinted(base, copy)
     return rewrite.assemble(base, changed, placements, buffers, tuple(copy.arrays.values()))
+
+
+def _hinted(program: Program, copy: _Copy) -> Program:
+    """What was said of memory, said of the copies too."""
+    own, arrays = copy.stmts, copy.arrays
+    streaming = ((arrays[a], n) for a, n in program.streaming if a in arrays)
+    ahead = (
+        replace(x, stmt=own[x.stmt], array=arrays.get(x.array, x.array))
+        for x in program.prefetches
+        if x.stmt in own
+    )
+    return program.change(
+        streaming=(*program.streaming, *streaming), prefetches=(*program.prefetches, *ahead)
+    )
 
 
 def _sides(p: Placement, axis: Axis, at: Lin, what: str) -> dict[str, Fact]:

@@ -8,7 +8,7 @@ from itertools import permutations, zip_longest
 from typing import TYPE_CHECKING, NoReturn
 
 from tensorir.ir.expr import Axis
-from tensorir.ir.intrinsic import Intrinsic, Operand, named, names
+from tensorir.ir.intrinsic import Intrinsic, Operand, builtin, named, names
 from tensorir.ir.printer import statement_text
 from tensorir.ir.statement import Access
 from tensorir.poly import instruction, isl, legality, ranges, tree
@@ -134,7 +134,7 @@ def _declared(intrinsic: object) -> Intrinsic:
     if found is None:
         resolve.fail(
             f"tensorize: no instruction {intrinsic!r}{hint(intrinsic, names())}",
-            why=f"declared are {', '.join(names())}.",
+            why=f"there are {', '.join(builtin())}, and those that tir.intrinsic declared.",
         )
     return found
 

@@ -162,7 +162,7 @@ def require_init(
             continue
         resolve.fail(
             f'cache_write: init="identity" would hide from {other} what {name} has so far',
-            why=f"{other} uses all of it, inside the same loop. init=\"load\" keeps it.",
+            why=f'{other} uses all of it, inside the same loop. init="load" keeps it.',
         )
     if entering is not None and not regions.inside(written, entering, s.program):
         resolve.fail(

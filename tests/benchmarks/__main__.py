@@ -43,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="a few short rounds: minutes to one")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="figures beside, too")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)  # one family, in a child
     parser.add_argument(
         "--without", action="append", default=[], choices=against.LIBRARIES, help="leave one out"
     )
@@ -62,6 +63,9 @@ def main(arguments: Sequence[str]) -> int:
         if name not in known:
             parser.error(f"no figure {name!r}; there are {', '.join(known)}")
     _own_environment(arguments, options.threads)
+    if options.into is not None:
+        run.family_of(options.names[0], options)
+        return 0
     records = run.table_and_figures(options)
     if options.json:
         options.json.write_text(json.dumps(records, indent=1) + "\n")

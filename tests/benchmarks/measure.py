@@ -15,8 +15,8 @@ class Pace:
     """How long to measure: rounds, seconds of each candidate in a round, seconds of all in all."""
 
     rounds: int = 11
-    least: float = 0.03
-    budget: float = 8.0
+    least: float = 0.02
+    budget: float = 6.0
 
 
 QUICK = Pace(rounds=3, least=0.005, budget=1.0)

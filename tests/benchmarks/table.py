@@ -93,7 +93,7 @@ class Line:
         speed = f"{amount(self.times['ours']):>9} {self.share('ours'):6.1%}"
         beside = f"{self.ratio:6.2f}x {self.best}" if self.ratio is not None else "   (alone)"
         wants = ", ".join(_want(b) for b in self.bounds)
-        compiled = "" if self.compile_ms is None else f"{self.compile_ms:6.0f} ms"
+        compiled = "" if not self.compile_ms else f"{self.compile_ms:6.0f} ms"
         return f"{head}{speed} {beside:<27} {compiled:>10}  {wants}".rstrip()
 
     def others(self) -> str:
@@ -131,8 +131,12 @@ def line(
     threads: int = 1,
     measure: Measure = interleaved,
     libraries: tuple[str, ...] = against.LIBRARIES,
+    watch: Callable[[str], None] = lambda name: None,
 ) -> Line:
-    """Prepare everybody, check the answers against float64, measure in turns."""
+    """Prepare everybody, check the answers against float64, measure in turns.
+
+    `watch` hears whose code runs next, for the case that it takes the process with it.
+    """
     arrays = work.arrays()
     wanted = work.expected(*arrays)
     remarks: dict[str, str] = {}
@@ -142,14 +146,20 @@ def line(
     try:
         found, compiled = _ours(work, arrays, remarks)
         for library in libraries:
+            watch(library)
             theirs = against.candidates(library, work, arrays, threads)
             if isinstance(theirs, str):
                 remarks[library] = theirs
                 continue
             found |= theirs
-        found = {k: c for k, c in found.items() if _right(k, c, wanted, work, remarks)}
+        right: dict[str, Candidate] = {}
+        for k, c in found.items():
+            watch(k.split()[0])
+            if _right(k, c, wanted, work, remarks):
+                right[k] = c
+        watch("")
         calls, one = roof.roofs(work)
-        calls |= {k: c.run for k, c in found.items()}
+        calls |= {k: c.run for k, c in right.items()}
         clock: Clock = time.thread_time if threads == 1 else time.perf_counter
         times = measure(
             calls, rounds=pace.rounds, least=pace.least, clock=clock, budget=pace.budget
@@ -157,7 +167,7 @@ def line(
     finally:
         tir.num_threads(before)
     least = roof.least_time(work, times, one, threads)
-    times = {k: times[k] for k in found}
+    times = {k: times[k] for k in right}
     bounds = tuple(bound(r, times) for r in work.reach) if threads == 1 else ()
     return Line(
         work.name, family, threads, times, least, bounds, work.operations,

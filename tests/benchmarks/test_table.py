@@ -206,11 +206,23 @@ def test_measuring_takes_turns_and_ends_in_time() -> None:
     assert seen == ["a", "a", "b", "b"] + ["a", "b"] * 3
 
 
+def _options(folder: Path, **changed: Any) -> argparse.Namespace:
+    usual = {"names": [], "only": None, "quick": True, "threads": 1, "without": [], "into": folder}
+    return argparse.Namespace(**{**usual, **changed})
+
+
 def test_the_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(command, "_own_environment", lambda arguments, threads: None)
     monkeypatch.setattr(run, "FAMILIES", {"chain": lambda: memory.chain(1 << 10)})
     monkeypatch.setattr(figures, "FIGURES", {"call": lambda: iter([figures.Row("x", 1, "s", 2)])})
     monkeypatch.setattr(run.against, "LIBRARIES", ("numpy",))
+
+    def call(words: list[str]) -> int:
+        assert words[1:5] == ["-m", "tests.benchmarks", "chain", "--into"]
+        run.family_of("chain", _options(Path(words[5])))
+        return 0
+
+    monkeypatch.setattr(run.subprocess, "call", call)
     path = tmp_path / "out.json"
     assert command.main(["--quick", "--json", str(path)]) == 0
     found = json.loads(path.read_text())
@@ -222,6 +234,27 @@ def test_the_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     }  # fmt: skip
     assert set(line["times"]) == {"ours", "numpy"}
     assert "x" in found["missed"]
+
+
+def test_a_library_that_ends_its_process_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    seen: list[list[str]] = []
+
+    def call(words: list[str]) -> int:
+        seen.append(words[10:])
+        folder = Path(words[5])
+        (folder / "who").write_text("halide" if len(seen) == 1 else "")
+        (folder / "lines.json").write_text("[]")
+        return -11 if len(seen) == 1 else 0
+
+    monkeypatch.setattr(run.subprocess, "call", call)
+    options = _options(tmp_path, quick=False, only="x", without=["tvm"])
+    assert run._apart("chain", options) == []
+    assert seen == [["--without=tvm"], ["--without=tvm", "--without=halide"]]
+    assert "chain ended with status -11 in the hands of halide" in capsys.readouterr().out
+    monkeypatch.setattr(run.subprocess, "call", lambda words: -9)
+    assert run._apart("chain", options) == []
 
 
 @pytest.mark.parametrize(
@@ -237,11 +270,7 @@ def test_a_wrong_command_line(
     assert message in capsys.readouterr().err
 
 
-def test_only_what_was_asked_for(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = argparse.Namespace(
-        names=["chain"], only="nothing like it", quick=True, threads=1, without=[]
-    )
-    assert run.table_of(options) == []
+def test_only_what_was_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.family_of("chain", _options(tmp_path, only="nothing like it")) == []
     assert "-- chain" in capsys.readouterr().out
+    assert json.loads((tmp_path / "lines.json").read_text()) == []

@@ -164,8 +164,21 @@ def test_numpy_computes_the_same(name: str) -> None:
         return
     arrays = op.arrays(*(4, 6, 5, 3, 2, 2)[: 2 if op.sizes == ("*shape",) else len(op.sizes)])
     with np.errstate(all="ignore"):
-        got, wanted = call(*arrays), op.expected(*arrays)
+        got, wanted = equivalents.into(call, arrays)(), op.expected(*arrays)
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_view_is_no_result() -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    got = equivalents.into(operator("transpose").expected, (x,))()
+    assert not np.may_share_memory(got, x)
+    np.testing.assert_array_equal(got, x.T)
+
+
+def test_what_takes_an_output_gets_one() -> None:
+    x = np.ones(3)
+    call = equivalents.into(np.exp, (x,))
+    assert call() is call()
 
 
 def test_the_report_is_text_for_people() -> None:

@@ -349,6 +349,6 @@ def test_a_stage_that_is_read_at_two_places_of_a_border() -> None:
 
 def test_primitives_that_are_not_there_yet_say_so() -> None:
     s = tir.schedule(tir.compute((4,), lambda i: i, name="C"))
-    for name in ("reverse", "skew", "bind", "tensorize", "pipeline"):
+    for name in ("storage_align", "swizzle", "pipeline"):
         with pytest.raises((ScheduleError, UnsupportedError), match=name):
             getattr(s, name)("i")

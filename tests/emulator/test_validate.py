@@ -11,7 +11,7 @@ import pytest
 
 import tensorir as tir
 from tensorir.emulator import validate
-from tensorir.emulator.hashed import evaluator, fit, mix
+from tensorir.emulator.hashed import PRIME, evaluator, fit, mix, start
 from tensorir.emulator.points import TooMany, points
 from tensorir.emulator.shrink import shrunk
 from tensorir.ir.affine import Lin
@@ -137,6 +137,26 @@ def test_sums_in_another_order() -> None:
     wrong = replace(lowered, body=rewritten(lowered.body, change))
     with pytest.raises(InternalError, match=r"C\(0, 0\) is not what C\(0, 0, 5\) computes"):
         validate.require_valid(matmul(), wrong, TARGET)
+
+
+def test_a_sum_that_is_rescaled_too_late() -> None:
+    A = tir.placeholder((3, 8), name="A")
+    k, j = tir.reduce_axis(8, name="k"), tir.reduce_axis(8, name="j")
+    m = tir.compute((3,), lambda i: tir.max(A[i, k], axis=k), name="m")
+    sums = tir.compute((3,), lambda i: tir.sum(tir.exp(A[i, j] - m[i]), axis=j), name="l")
+    B = tir.compute((3,), lambda i: m[i] + sums[i], name="B")
+    s = tir.schedule(B).compute_at("l", "B.i").compute_at("m", "B.i").split("k", 4).split("j", 4)
+
+    def change(n: Node) -> Node | None:
+        items = list(n.items) if isinstance(n, Block) else []
+        at = [x.statement.name == "l.rescale" if isinstance(x, Run) else False for x in items]
+        if True not in at:
+            return None
+        first = at.index(True)
+        items[first], items[first + 1] = items[first + 1], items[first]
+        return Block(tuple(items))
+
+    broken(s.online("jo", ("m", "l")), change, r"B\(0,\) is not what B\(0\) computes")
 
 
 def test_a_halo_one_short() -> None:
@@ -273,6 +293,11 @@ def test_values_wrap_and_remember_order() -> None:
     assert whole({}, [-3]) == -2
     assert strict({}, [1, None]) is None
     assert mix(1, 2) != mix(2, 1)
+    power = evaluator(Op("exp", (Op("sub", (a, b), FLOAT32),), FLOAT32), regroup=True)
+    up, down, both = (power({}, x) for x in ([70, 9], [9, 50], [70, 50]))
+    assert up is not None and down is not None
+    assert up * down % PRIME == both
+    assert power({}, [start(Const(float("-inf"), FLOAT32)), 9]) == 0
 
 
 def test_nothing_of_it_comes_from_the_scheduler() -> None:

@@ -180,7 +180,7 @@ ScheduleError: merge: Y runs between 'X.i' and 'Z.i'
         """\
 ScheduleError: merge: 'i' and 'j' do not follow each other in one body
 
-  why  only loops of one body, one after the other, become one.
+  why  only loops of one body, directly one after the other, become one.
 """,
     ),
     "merge_marked": (

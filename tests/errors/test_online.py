@@ -91,6 +91,8 @@ CASES: dict[str, Refused] = {
     "start": refused(plain, start=1.0),
     "other_tiles": refused(plain, tiles=(4, 8)),
     "init_inside": lambda: rows(plain).init_at("l", "jo").online("jo", ("m", "l")),
+    "then_factored": lambda: rows(plain).online("jo", ("m", "l")).rfactor("jo"),
+    "then_vectorized": lambda: rows(plain).online("jo", ("m", "l")).vector_reduce("ji", 4),
     "then_cached_in_parts": lambda: (
         rows(plain).online("jo", ("m", "l")).cache_write("l", at="jo", init="identity")
     ),
@@ -193,6 +195,13 @@ IllegalSchedule: online: an iteration of 'jo' does not take in l what one of 'ko
 ScheduleError: online: l.init uses l inside 'jo'
 
   why  what a loop has so far is used by nothing but its own update.
+""",
+    "then_factored": """\
+ScheduleError: rfactor: 'jo' is a loop of m and of l""",
+    "then_vectorized": """\
+ScheduleError: rfactor: l.rescale uses l before the partial results are combined
+
+  why  give at= a loop inside which both happen.
 """,
     "then_cached_in_parts": """\
 ScheduleError: cache_write: init="identity" would hide from l.rescale what l has so far

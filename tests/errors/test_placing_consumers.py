@@ -151,8 +151,9 @@ IllegalSchedule: compute_at("X", "Y.i", storage="sliding") would let X[0, 1] and
 IllegalSchedule: parallel("i") would let X.warm[0, 0] and X[1, 2] race: both write X[0].
 
   for i in 0..8                     <- asked to be parallel
-    if i == 0
-      X.warm: X[i%2] = A[i] + 1.0
+    for X.warm.i in 0..1
+      if i == 0
+        X.warm: X[X.warm.i%2] = A[X.warm.i] + 1.0
     X: X[(i + 1)%2] = A[i + 1] + 1.0
        ^^^^^^^^^^^^ output dependence, distance (i: +1)
     Y[i] = X[i%2] + X[(i + 1)%2]

@@ -64,7 +64,7 @@ def test_the_full_matmul_is_small_and_quick(sizes: tuple[object, ...]) -> None:
     s._repr_html_()
     took = []
     for _ in range(5):
-        fresh = s.undo().parallel("ic")  # nothing is known of it yet
+        fresh = s.undo().parallel("jr")  # nothing is known of it yet
         start = time.perf_counter()
         page = fresh._repr_html_()
         took.append(time.perf_counter() - start)

@@ -185,6 +185,11 @@ def test_the_library_serves_any_expression_of_that_form() -> None:
     assert other is None or other.name != "attention"
 
 
+def test_one_query_is_left_to_the_default() -> None:
+    q, k, v = (tir.placeholder((1, 2, n, 16), name=x) for n, x in ((1, "q"), (40, "k"), (40, "v")))
+    assert entry_for(tir.schedule(ops.attention(q, k, v))) is None
+
+
 def test_the_trace_replays() -> None:
     q, k, v = (tir.placeholder((1, 8, 100, 64), name=n) for n in "qkv")
     s = attention(tir.schedule(ops.attention(q, k, v)))

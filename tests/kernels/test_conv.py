@@ -14,7 +14,7 @@ from schedules.cpu.conv import params
 from schedules.registry import entry_for
 from tensorir import ops
 from tensorir.codegen import cpu
-from tensorir.ops.reference.windows import convolve
+from tensorir.ops.reference.windows import convolve, convolve_transposed
 
 TARGETS = ("native", "x86-64-v3")
 OPS = {1: ops.conv1d, 2: ops.conv2d, 3: ops.conv3d}
@@ -102,11 +102,31 @@ def test_any_parameters(seed: int) -> None:
     target = rng.choice(TARGETS)
     given = {p.name: rng.choice(p.values) for p in params(cpu.target(target))}
     k = rng.choice([1, 1, 2, 3])
-    x = (rng.randint(1, 2), rng.randint(1, 6), rng.randint(k, 14), rng.randint(k, 40))
+    x = (rng.randint(1, 2), rng.randint(2, 6), rng.randint(k, 14), rng.randint(k, 40))
     w = (rng.randint(1, 70), x[1], k, k)
-    options = {"padding": rng.choice([0, 1]), "stride": rng.choice([1, 1, 2])}
+    options: dict[str, Any] = {"padding": rng.choice([0, 1]), "stride": rng.choice([1, 1, 2])}
     what = f"seed {seed}: {x} {w} {options} {target} {given}"
     check(x, w, target, given, parallel=rng.random() < 0.5, what=what, **options)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("size", "kernel", "options"),
+    [
+        ((9, 11), (4, 4), {"stride": 2, "padding": 1}),
+        ((7, 20), (3, 3), {"padding": 1}),
+        ((5, 9), (3, 2), {"stride": 3, "padding": 1, "output_padding": 1}),
+        ((6, 7), (3, 3), {"stride": 2, "dilation": 2}),
+    ],
+)
+def test_transposed(
+    size: tuple[int, int], kernel: tuple[int, int], options: dict[str, Any], target: str
+) -> None:
+    x, w = tir.placeholder((1, 4, *size), name="x"), tir.placeholder((4, 18, *kernel), name="w")
+    s = conv(tir.schedule(ops.conv2d_transpose(x, w, **options)), target, parallel=False)
+    a, b = whole((1, 4, *size), 1), whole((4, 18, *kernel), 2)
+    got = tir.build(s, target=target)(a, b)
+    np.testing.assert_array_equal(got, convolve_transposed(a, b, **options))
 
 
 def test_no_images_and_a_symbolic_number_of_them() -> None:

@@ -75,6 +75,20 @@ def test_broadcast() -> None:
     np.testing.assert_allclose(tir.build(elementwise(s))(*values), want, rtol=1e-5, atol=1e-6)
 
 
+def test_last_axes_of_equal_shape_are_one() -> None:
+    x, m = tir.placeholder((2, 3, 7, 9), name="x"), tir.placeholder((3,), name="m")
+    v = tir.placeholder((3,), name="v")
+    s = elementwise(tir.schedule(ops.batch_norm(x, m, v)), "x86-64-v4", parallel=False)
+    assert len([a for a in s.axes if "." not in a.name]) == 3
+    rng = np.random.default_rng(0)
+    a, mean, var = rng.standard_normal((2, 3, 7, 9)), rng.random(3), rng.random(3)
+    kernel = tir.build(s)
+    got = kernel(*(t.astype(np.float32) for t in (a, mean, var)))
+    assert not kernel.notes
+    at = (slice(None), None, None)
+    np.testing.assert_allclose(got, (a - mean[at]) / np.sqrt(var[at] + 1e-5), rtol=1e-4, atol=1e-5)
+
+
 def test_several_results() -> None:
     x = tir.placeholder((500,), name="x")
     y = tir.compute((500,), lambda i: x[i] + 1.0, name="y")

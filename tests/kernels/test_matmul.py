@@ -77,7 +77,7 @@ def test_any_parameters(seed: int) -> None:
     kernel.check(*operands(m, n, k), against=lambda a, b: a @ b)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("turned", [(True, False), (False, True), (True, True)])
 def test_operands_stored_the_other_way_round(turned: tuple[bool, bool], seed: int) -> None:
     rng = Random(seed)
@@ -86,7 +86,7 @@ def test_operands_stored_the_other_way_round(turned: tuple[bool, bool], seed: in
     m, n, k = (rng.randint(1, 200) for _ in range(3))
     a, b = operands(m, n, k)
     a, b = (np.ascontiguousarray(x.T) if t else x for x, t in zip((a, b), turned, strict=True))
-    for given in ({}, chosen) if seed < 2 else (chosen,):
+    for given in (chosen, {}) if seed == 0 else (chosen,):
         s = matmul(tir.schedule(product(a, b, *turned)), target, parallel=bool(seed % 2), **given)
         tir.build(s, target=target).check(
             a, b, against=lambda a, b: (a.T if turned[0] else a) @ (b.T if turned[1] else b)
@@ -129,7 +129,7 @@ def test_blocks_of_rows_and_panels_of_the_sum() -> None:
 def test_a_last_panel_of_whole_vectors_is_as_narrow_as_it_may_be() -> None:
     target = cpu.target("znver4")
     s = matmul(tir.schedule(declare(64, 80, 64)), target, mr=8, nv=3)
-    text = source_of(lower(s.program, target), target).text
+    text = source_of(lower(s.program, target), target).llvm
     assert text.count("call <16 x float> @llvm.fma.v16f32") == 8 * 3 + 8 * 2
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+import tensorir as tir
 from tensorir.ir.affine import ZERO, Lin
 from tensorir.ir.expr import Axis
 from tensorir.ir.printer import loops_text
@@ -214,3 +215,16 @@ def test_a_guard_stays_where_another_statement_writes_what_it_keeps_out() -> Non
     assert [e.text() for e in low.conds] == ["-j + 2"]
     memory = Machine(lowered, {m.sizes["N"]: 2}).start().memory.arrays
     assert memory[c] == memory[m.arrays["a"]]
+
+
+def test_a_tile_of_a_triangle_is_computed_whole() -> None:
+    A = tir.placeholder((16, 16), name="A")
+    B = tir.compute((16, 16), lambda x, y: A[x, y] * 2.0, name="B")
+    j = tir.reduce_axis(16, name="j")
+    C = tir.compute((16,), lambda i: tir.sum(B[i, j], axis=j, where=j <= i), name="C")
+    s0 = tir.schedule(C)
+    s = s0.split("i", 4).compute_at("B", "io").vectorize("y", width=4)
+    lowered, _ = run(s0, s, {})
+    guarded = [r for r in boxes.runs(lowered.body) if r.conds or r.read_conds]
+    # its cells above the diagonal are private, and A is there whole
+    assert not any(r.statement.name == "B" for r in guarded)

@@ -477,3 +477,13 @@ def test_sizes_with_floors() -> None:
     assert wrong(lambda: k(np.zeros(2, "f4"))) == (
         "CallValueError: C(): output C would have shape (-1, 1), where n = 2 (from A)"
     )
+
+
+def test_large_outputs_begin_at_a_cache_line() -> None:
+    n = tir.var("n")
+    A = tir.placeholder((n, 512), name="A")
+    kernel = tir.build(tir.compute((n, 512), lambda i, j: A[i, j] + 1.0, name="B"))
+    for rows in (512, 513, 1000):
+        made = kernel(np.ones((rows, 512), np.float32))
+        assert made.ctypes.data % 64 == 0 and made.flags.c_contiguous and made.flags.writeable
+        assert made.shape == (rows, 512) and made[-1, -1] == 2.0

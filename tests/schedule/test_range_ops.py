@@ -169,6 +169,11 @@ def test_the_output_is_seen_to_be_written_whole() -> None:
     assert not kernel.arguments[-1].partial
 
 
+def test_hints_go_with_both_parts() -> None:
+    s = matmul(32, 32, 32).prefetch("B", "k", 2).partition("i", 8)
+    assert s.loops().count("# prefetch B") == 2
+
+
 SHOWS: list[Callable[[], tir.Schedule]] = [
     lambda: matmul().partition("i", 7).peel("j", last=3),
     lambda: chain().partition("X.i", "3"),

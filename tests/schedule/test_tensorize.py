@@ -176,6 +176,21 @@ def test_retype_keeps_every_bit(by: int) -> None:
     assert np.array_equal(tir.build(s, validate=True)(b, a), exact(a, b))
 
 
+def test_retype_of_a_sum() -> None:
+    A = tir.placeholder((5, 9), "int8", name="A")
+    r = tir.reduce_axis(9, name="k")
+    C = tir.compute((5,), lambda i: tir.sum(tir.cast(A[i, r], "int64"), axis=r), name="C")
+    s = tir.schedule(C).retype("C", "C", "int16", name="S")
+    assert s.loops() == (
+        "for i in 0..5\n  S[i] = 0\n  for k in 0..9\n    S[i] = S[i] + int16(A[i, k])\n"
+        "  C[i] = int64(S[i])"
+    )
+    a = np.full((5, 9), -128, np.int8)
+    assert np.array_equal(tir.build(s, validate=True)(a), a.astype(np.int64).sum(1))
+    with pytest.raises(tir.ScheduleError, match="int8 does not hold every sum of C"):
+        tir.schedule(C).retype("C", "C", "int8")
+
+
 def test_retype_of_a_float() -> None:
     A = tir.placeholder((7,), "bfloat16", name="A")
     B = tir.compute((7,), lambda i: tir.cast(A[i], "float32") * 2.0, name="B")

@@ -97,7 +97,7 @@ def _high(a: Array, b: Array) -> Array:
     if dtype.kind == "i":  # of negative factors, the other factor was added 2^64 times too often
         out = out - np.where(np.asarray(a) < 0, ub, np.uint64(0))
         out = out - np.where(np.asarray(b) < 0, ua, np.uint64(0))
-    return out.view(dtype)
+    return np.asarray(out).view(dtype)
 
 
 def _divide(a: Array, b: Array) -> Array:
@@ -123,7 +123,7 @@ def _shift(left: bool) -> Function:
         out = np.left_shift(a, most) if left else np.right_shift(a, most)
         if left or np.asarray(a).dtype.kind == "u":
             out = np.where(np.asarray(by) >= bits, np.zeros_like(out), out)
-        return out
+        return np.asarray(out)
 
     return shift
 
@@ -248,7 +248,7 @@ def _bit_fields(lanes: Lanes, x: Instruction) -> Micro:
         out = (np.asarray(b).astype(np.uint64) & ~hole) | (
             (np.asarray(a).astype(np.uint64) << at) & hole
         )
-        return out.astype(dtype)
+        return np.asarray(out).astype(dtype)
 
     def reverse(a: Array) -> Array:
         out = np.zeros_like(a)
@@ -484,7 +484,7 @@ def _f32_function(x: Instruction) -> Function:
         def directed_two(a: Array, b: Array) -> Array:
             wide = np.asarray(a).astype(np.float64), np.asarray(b).astype(np.float64)
             if family == "mul":
-                exact, error = wide[0] * wide[1], np.float64(0)
+                exact, error = wide[0] * wide[1], np.zeros(1)
             else:
                 exact, error = numbers.sum_with_error(
                     wide[0], -wide[1] if family == "sub" else wide[1]

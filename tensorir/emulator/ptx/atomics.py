@@ -21,8 +21,8 @@ Update = Callable[[Array, Array], Array]
 def _wrapped(value: Array, most: Array, up: bool) -> Array:
     one = value.dtype.type(1)
     if up:
-        return np.where(value >= most, value.dtype.type(0), value + one)
-    return np.where((value == 0) | (value > most), most, value - one)
+        return np.asarray(np.where(value >= most, value.dtype.type(0), value + one))
+    return np.asarray(np.where((value == 0) | (value > most), most, value - one))
 
 
 _INTEGER: dict[str, Any] = {

@@ -15,6 +15,10 @@ from tensorir.emulator.ptx.text import Instruction
 
 _FLOATS = ("f16", "f32", "f64", "bf16", "tf32")
 _EIGHT = {"e4m3x2": ml_dtypes.float8_e4m3fn, "e5m2x2": ml_dtypes.float8_e5m2}
+_LARGEST = {"e4m3x2": 448.0, "e5m2x2": 57344.0}
+_MODES = (
+    "rn", "rz", "rm", "rp", "rna", "rni", "rzi", "rmi", "rpi", "sat", "satfinite", "ftz", "relu",
+)  # fmt: skip
 _ROUND = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 
@@ -134,16 +138,15 @@ def _packed(lanes: Lanes, x: Instruction, to: str, given: str, modes: tuple[str,
                 ((np.asarray(a) >> np.uint16(s)).astype(np.uint8).view(dtype)).astype(np.float16)
                 for s in (0, 8)
             )
-            return low.view(np.uint16).astype(np.uint32) | (
-                high.view(np.uint16).astype(np.uint32) << np.uint32(16)
-            )
+            upper = high.view(np.uint16).astype(np.uint32) << np.uint32(16)
+            return np.asarray(low.view(np.uint16).astype(np.uint32) | upper)
 
         return apply(lanes, x, widen, ("b16",), "b32")
     if given != "f32" or ("rz" in modes and to != "bf16x2"):
         raise unsupported(x)
     if to in _EIGHT:
         dtype = _EIGHT[to]
-        top = float(ml_dtypes.finfo(dtype).max)
+        top = _LARGEST[to]
 
         def eight(a: Array, b: Array) -> Array:
             high, low = (

@@ -64,7 +64,7 @@ class Copies:
                         c.bytes[rest],
                         c.group[rest],
                         c.size,
-                    )  # fmt: skip
+                    )
                 )
         self.open = kept
 

@@ -119,8 +119,7 @@ class Report:
             waves = f"{c.waves:,}" if c.waves else ""
             if c.waves > c.least_waves:
                 waves += f" (of {c.least_waves:,})"
-            lines.append(
-                f"{c.line:6}  {c.opcode:28} {c.warps:10,} {c.bytes:10,} {extra:>8} {waves:>6}".rstrip()
-            )
+            row = f"{c.line:6}  {c.opcode:28} {c.warps:10,} {c.bytes:10,} {extra:>8} {waves:>6}"
+            lines.append(row.rstrip())
         lines += [f"  {f.kind}: {f.message}" for f in self.findings]
         return "\n".join(lines)

@@ -69,7 +69,7 @@ class Lanes:
         if kind is None:
             raise ArgumentError(f"PTX line {x.line}: no register {name}")
         dtype = np.bool_ if kind == "pred" else _UNSIGNED[TYPE_BYTES[kind]]
-        made = np.zeros((self.warps, WARP), dtype)
+        made: Array = np.zeros((self.warps, WARP), dtype)
         self.arrays[name] = made
         return made
 

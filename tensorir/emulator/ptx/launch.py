@@ -122,7 +122,8 @@ class Launch:
             ("local", "thread", self.warps * WARP),
             ("const", "launch", 1),
         ):
-            size, names = 0, []
+            size = 0
+            names: list[tuple[int, int, str]] = []
             # what has no size of its own lies at the end
             for v in sorted(own[space], key=lambda v: v.count is None):
                 # a gap after each, so that an access past its end is outside of all

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,7 @@ class Group:
     def key(self) -> tuple[tuple[int, int], ...]:
         return tuple((f.at, f.meet) for f in self.frames)
 
-    def take(self, rows: Array) -> Group:
+    def take(self, rows: Any) -> Group:
         """The group of some of its warps."""
         frames = [
             Frame(None if f.mask is None else f.mask[rows], f.at, f.meet) for f in self.frames

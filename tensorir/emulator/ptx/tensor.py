@@ -43,7 +43,7 @@ def _elements(bits: Array, word: str) -> Array:
     if word in ("s8", "u8"):
         return quarter.view(np.int8 if word == "s8" else np.uint8).astype(np.int64)
     dtype = ml_dtypes.float8_e4m3fn if word == "e4m3" else ml_dtypes.float8_e5m2
-    return quarter.view(dtype).astype(np.float64)
+    return np.asarray(quarter.view(dtype)).astype(np.float64)
 
 
 def build_mma(launch: Launch, x: Instruction) -> Micro:

@@ -26,8 +26,9 @@ def members(launch: Launch, o: Operand, x: Instruction) -> Any:
         lanes = launch.lane_numbers[sel]
         mask = np.broadcast_to(np.asarray(read(sel), np.uint32), lanes.shape)
         here = launch.living[sel] if act is None else act
-        named = (mask[:, :, None] >> _LANE.astype(np.uint32)) & np.uint32(1) != 0
-        first = here.argmax(1)
+        bits = (mask[:, :, None] >> _LANE.astype(np.uint32)) & np.uint32(1)
+        named: Array = bits.astype(np.bool_)
+        first: Array = np.argmax(here, axis=1)
         member = named[np.arange(len(lanes)), first]
         absent = here.any(1)[:, None] & member & ~here & launch.existing[sel]
         if absent.any():
@@ -48,7 +49,7 @@ def members(launch: Launch, o: Operand, x: Instruction) -> Any:
                 x,
                 int(lanes[w, lane]),
             )
-        return member
+        return np.asarray(member)
 
     return check
 

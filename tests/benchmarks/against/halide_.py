@@ -264,7 +264,7 @@ def _sum(work: Work, arrays: tuple[Array, ...], threads: int) -> dict[str, Candi
         out[_y] = total[_y]
         _place(part, total, out)
         if threads > 1:
-            out.split(_y, _yo, _yi, m // (4 * threads)).parallel(_yo)
+            out.split(_y, _yo, _y, m // (4 * threads)).parallel(_yo)
         return _made(out, [X], arrays, (m,), threads)
     total = hl.Func("total")
     r = hl.RDom([(0, m)])
