@@ -76,10 +76,6 @@ def build(
     >>> build("matmul", x, (3, 2))(x, x.T.copy())
     array([[ 5., 14.],
            [14., 50.]], dtype=float32)
-    >>> build("relo", (2, 3))
-    Traceback (most recent call last):
-        ...
-    tensorir.ArgumentError: build: there is no operator 'relo'; did you mean 'relu'?
     """
     where = targets.resolve(target)
     results, sources = declare(op, *inputs, dtypes=dtypes, **attributes)

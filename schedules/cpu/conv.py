@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from schedules.cpu.conv_shape import Convolution, convolution_of, extent
 from schedules.cpu.conv_tiles import Tile, filter_tile, row_tile
-from schedules.cpu.steps import inside, kept, under
+from schedules.cpu.steps import inside, joined, kept, under
 from schedules.cpu.structure import attempt
 from schedules.params import Param, resolve_params
 from schedules.registry import register
@@ -30,6 +30,8 @@ from tensorir.support.errors import ArgumentError
 ENOUGH = 8
 # Loops that are joined to one for that, beside the first.
 JOINED = 2
+# Vectors of a padded row that are written out.
+WRITTEN = 8
 # Registers left for places that several taps share.
 ROOM = 4
 BY_SHAPE = 0  # the value of a parameter that the shape decides
@@ -138,15 +140,28 @@ def _tile(c: Convolution, target: Target, lanes: int, p: dict[str, int]) -> tupl
 
 
 def _padding(s: Schedule, c: Convolution, lanes: int, *, parallel: bool) -> Schedule:
-    """The padded input, whole: rows in vectors, images and channels on all threads."""
+    """The padded input, whole: rows in vectors, images and channels on all threads.
+
+    Rows that are all padding are loops of their own, and a row is written out: then only the
+    vectors at its ends have masks, which are constant.
+    """
     assert c.padding is not None
-    loops = tree.loops_of(s.program.tree, c.padding)
-    s = attempt(s, "vectorize", reference(s.program, loops[-1].axis), width=lanes)
-    outer = [reference(s.program, x.axis) for x in loops[:2]]
-    if parallel and len(loops) > 2 and s.check("fuse", *outer):
-        (both,) = free_names(s, "images")
-        return attempt(s.fuse(*outer, into=both), "parallel", both)
-    return attempt(s, "parallel", outer[0]) if parallel else s
+    stmt = s.program.stmt(c.padding)
+    names = [reference(s.program, s.program.placements[c.padding].roots[a]) for a in stmt.iters]
+    read = stmt.reads[0]
+    s = attempt(s, "vectorize", names[-1], width=lanes)
+    if -(-extent(stmt.iters[-1]) // lanes) <= WRITTEN:
+        s = attempt(s, "unroll", names[-1])
+        for a, name, e, size in zip(
+            stmt.iters[:-1], names[:-1], read.affine[:-1], read.array.shape[:-1], strict=True
+        ):
+            low, high = -e.const, extent(a) + e.const - size.const
+            if size.is_const and low > 0 and high > 0 and low + high < extent(a):
+                s = attempt(s, "peel", name, first=low, last=high)
+    if not parallel:
+        return s
+    s, first = joined(s, names[:2] if len(names) > 2 else names[:1])
+    return attempt(s, "parallel", first)
 
 
 @dataclass(slots=True)

@@ -70,7 +70,7 @@ def gemv(
     >>> s = gemv(tir.schedule(ops.gemv(A, x)), "znver4")
     >>> [step.primitive for step in s.trace.steps]  # doctest: +NORMALIZE_WHITESPACE
     ['split', 'split', 'reorder', 'rfactor', 'set_scope', 'transform_layout', 'vectorize',
-     'unroll', 'unroll', 'unroll', 'unroll', 'unroll']
+     'unroll', 'unroll', 'unroll', 'unroll', 'unroll', 'unroll']
     """
     c = contraction(s)
     if c is None or not is_gemv(c):

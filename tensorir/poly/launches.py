@@ -134,10 +134,10 @@ def _launch(program: Program, t: Tree, shared: tuple[Array, ...]) -> Launch:
 
 
 def _threads(part: Program) -> tuple[int, int, int]:
-    """The extent of each thread index; all loops bound to one must agree."""
-    found: dict[str, tuple[int, str]] = {}
+    """The extent of each thread index: that of its largest loop."""
+    found = dict.fromkeys(THREAD_INDICES, 1)
     for x in tree.loops(part.tree):
-        if x.bind not in THREAD_INDICES:
+        if x.bind not in found:
             continue
         span = constant_range(part, x.axis)
         if span is None or span[0] < 0:
@@ -145,14 +145,8 @@ def _threads(part: Program) -> tuple[int, int, int]:
                 f"loop {x.axis.name} is bound to {x.bind}, and its extent is not a constant",
                 details=f'  try  s.split("{x.axis.name}", 128) before, and bind the inner loop',
             )
-        extent, (most, name) = span[1] + 1, found.get(x.bind, (0, ""))
-        if name and most != extent and extent > 0:
-            raise UnsupportedError(
-                f"{x.bind} has {most} threads in loop {name} and {extent} in loop {x.axis.name}"
-            )
-        if extent > most:
-            found[x.bind] = extent, x.axis.name
-    nx, ny, nz = (max(found.get(i, (1, ""))[0], 1) for i in THREAD_INDICES)
+        found[x.bind] = max(found[x.bind], span[1] + 1)
+    nx, ny, nz = found.values()
     if nx * ny * nz > 1024 or nz > 64:
         raise UnsupportedError(f"a block of {nx} by {ny} by {nz} threads; at most 1024 fit, z 64")
     return nx, ny, nz

@@ -6,13 +6,12 @@ import ctypes
 import os
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tensorir.codegen import cuda, worker
 from tensorir.codegen.source import Argument, KernelSource, LaunchSource
-from tensorir.emulator import ptx as emulator
 from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Axis, Var
 from tensorir.runtime import timer
@@ -22,6 +21,9 @@ from tensorir.support import display
 from tensorir.support.cache import digest, shared
 from tensorir.support.errors import ArgumentError, UnsupportedError
 from tensorir.support.tracebacks import user_api
+
+if TYPE_CHECKING:
+    from tensorir.emulator.ptx import Report
 
 __all__ = ["CudaKernel", "make_cuda_kernel"]
 
@@ -51,7 +53,7 @@ class CudaKernel(PlainKernel):
     ) -> None:
         self.source, self.schedule, self.timings = source, schedule, timings
         self.copies = Copies()
-        self.reports: tuple[emulator.Report, ...] = ()
+        self.reports: tuple[Report, ...] = ()
         self.checks = True
         self.seed = 0
         self._ptx = ptx
@@ -95,6 +97,8 @@ class CudaKernel(PlainKernel):
                 f"code for {self.source.target} can be built and read here, but not run",
                 details='  try  target="emulator", which runs the same PTX',
             )
+        from tensorir.emulator.ptx import run  # large, and only called here
+
         values = dict(zip(self.source.sizes, sizes, strict=True))
         arrays = [_at(p, a, values) for p, a in zip(pointers, self.source.arguments, strict=True)]
         first = len(arrays)
@@ -116,7 +120,7 @@ class CudaKernel(PlainKernel):
             if launch.reports:
                 args.append(told)
             reports.append(
-                emulator.run(
+                run(
                     self._ptx, launch.name, grid, launch.threads, args,
                     shared=launch.shared_bytes, checks=self.checks, seed=self.seed,
                     unwritten=unwritten,

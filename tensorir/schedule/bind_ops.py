@@ -41,8 +41,8 @@ def bind(s: Schedule, axis: str | Axis, index: str) -> Draft:
     Needs a loop that carries nothing: iterations run at once. Loops of one nest that are bound to
     one thread index run on the same threads, one after the other: where one reads what another
     wrote through shared or global memory, a barrier is placed between them. Blocks stand outside
-    all other loops; the threads of an index have a constant extent, the same in the whole nest, at
-    most 1024 in all. What stands beside thread loops is done by the first thread. Applies to the
+    all other loops; the threads of an index have a constant extent, at most 1024 in all, of which a loop
+    with fewer points uses the first. What stands beside thread loops is done by the first thread. Applies to the
     init's own copy of the loop too. Others call it `bind` (TVM), `gpu_blocks` and `gpu_threads`
     (Halide), `tag_inames` (loopy).
 
@@ -58,9 +58,8 @@ def bind(s: Schedule, axis: str | Axis, index: str) -> Draft:
     IllegalSchedule
         Two iterations would race; carries both.
     ScheduleError
-        An index that there is not, or that a loop around has; an extent that is not constant, too
-        large, or another than that of the same index elsewhere; a block loop inside another loop;
-        the loop is marked already.
+        An index that there is not, or that a loop around has; an extent that is not constant, or
+        too large; a block loop inside another loop; the loop is marked already.
 
     Examples
     --------
@@ -135,17 +134,7 @@ def _require_place(s: Schedule, program: Program, x: Loop, index: str) -> None:
     block = next((y for y in inside if y.bind in BLOCKS), None)
     if block is not None:
         resolve.fail(f"bind: {block.axis.name!r} inside {name!r} is bound to {block.bind}")
-    extent = _extent(s, program, x, index)
-    for y in _nest(program, x):
-        if y.kind != "bind" or y.bind not in THREADS:
-            continue
-        other = ranges.constant_range(program, y.axis)
-        if y.bind == index and other is not None and other[1] + 1 != extent:
-            resolve.fail(
-                f"bind: {name!r} has {extent} points, and {y.axis.name!r}, bound to {index} in "
-                f"the same nest, has {other[1] + 1}",
-                why="one launch has one number of threads; split one of them.",
-            )
+    _require_fits(s, program, x, index)
 
 
 def _require_outermost(s: Schedule, x: Loop, around: list[Loop]) -> None:
@@ -161,8 +150,8 @@ def _require_outermost(s: Schedule, x: Loop, around: list[Loop]) -> None:
     )
 
 
-def _extent(s: Schedule, program: Program, x: Loop, index: str) -> int:
-    """The number of threads of a loop."""
+def _require_fits(s: Schedule, program: Program, x: Loop, index: str) -> None:
+    """As many threads as the loop has points, with those of the other indices."""
     name = x.axis.name
     found = ranges.constant_range(program, x.axis)
     if found is None or found[0] < 0:
@@ -184,7 +173,6 @@ def _extent(s: Schedule, program: Program, x: Loop, index: str) -> int:
             total *= (ranges.constant_range(program, y.axis) or (0, 0))[1] + 1
     if total > MOST_THREADS:
         _too_many(f"bind: {name!r} would make {total:,} threads in a block, of {MOST_THREADS:,}")
-    return extent
 
 
 def _too_many(message: str) -> NoReturn:

@@ -12,13 +12,14 @@ def padded(n: int, stride: int = 1) -> tir.Tensor:
     """A row with a zero on either side, every `stride`-th element of it."""
     A = tir.placeholder((n,), name="A")
     m = (n + 1) // stride + 1
-    return tir.compute(
+    made: tir.Tensor = tir.compute(
         (m,),
         lambda i: tir.if_then_else(
             (stride * i - 1 >= 0) & (stride * i - 1 < n), A[stride * i - 1], 0.0
         ),
         name="B",
     )
+    return made
 
 
 def run(s: Schedule, a: np.ndarray, want: np.ndarray, target: str = "native") -> tir.Kernel:

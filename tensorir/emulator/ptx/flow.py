@@ -27,12 +27,14 @@ class BasicBlock:
 class Flow:
     """The blocks of an entry; number `len(blocks)` is the end.
 
-    `meet` gives the block where lanes meet again that parted at the end of a block.
+    `meet` gives the block where lanes meet again that parted at the end of a block, `rank` an order
+    in which blocks stand before those that follow them, and loops before what follows the loop.
     """
 
     blocks: tuple[BasicBlock, ...]
     labels: dict[str, int]
     meet: tuple[int, ...]
+    rank: tuple[int, ...]
 
     @property
     def end(self) -> int:
@@ -55,7 +57,8 @@ def flow(entry: Entry) -> Flow:
     for k, at in enumerate(order):
         code = entry.code[at : order[k + 1] if k + 1 < end else len(entry.code)]
         blocks.append(BasicBlock(code, _successors(code[-1], k, labels, end)))
-    return Flow(tuple(blocks), labels, _meetings(blocks))
+    after = _followers(blocks)
+    return Flow(tuple(blocks), labels, _meetings(after), _ranks(blocks, after))
 
 
 def _successors(last: Instruction, k: int, labels: dict[str, int], end: int) -> tuple[int, ...]:
@@ -79,7 +82,8 @@ def target(branch: Instruction) -> str:
     return where.name
 
 
-def _meetings(blocks: list[BasicBlock]) -> tuple[int, ...]:
+def _followers(blocks: list[BasicBlock]) -> list[set[int]]:
+    """For each block those that every way to the end passes, itself among them."""
     end = len(blocks)
     after: list[set[int]] = [set(range(end + 1)) for _ in blocks] + [{end}]
     changed = True
@@ -89,9 +93,37 @@ def _meetings(blocks: list[BasicBlock]) -> tuple[int, ...]:
             now = set.intersection(*(after[j] for j in blocks[k].successors)) | {k}
             if now != after[k]:
                 after[k], changed = now, True
+    return after
+
+
+def _meetings(after: list[set[int]]) -> tuple[int, ...]:
     # the nearest of those that always follow is the one that all the others follow too
-    out = []
-    for k in range(end):
-        later = after[k] - {k}
-        out.append(max(later, key=lambda j: len(after[j])))
-    return tuple(out)
+    return tuple(
+        max(found - {k}, key=lambda j: len(after[j])) for k, found in enumerate(after[:-1])
+    )
+
+
+def _ranks(blocks: list[BasicBlock], after: list[set[int]]) -> tuple[int, ...]:
+    """Reverse post-order, of ways that part the one nearer to the end last."""
+    end = len(blocks)
+    finished: list[int] = []
+    seen = {0}
+    ways = [iter(_nearest_end_first(blocks[0], after))]
+    path = [0]
+    while path:
+        follower = next((j for j in ways[-1] if j not in seen), None)
+        if follower is None:
+            finished.append(path.pop())
+            ways.pop()
+            continue
+        seen.add(follower)
+        path.append(follower)
+        ways.append(iter(_nearest_end_first(blocks[follower], after) if follower < end else ()))
+    rank = [0] * (end + 1)
+    for place, k in enumerate(reversed(finished)):
+        rank[k] = place
+    return tuple(rank)
+
+
+def _nearest_end_first(block: BasicBlock, after: list[set[int]]) -> list[int]:
+    return sorted(block.successors, key=lambda j: (len(after[j]), -j))

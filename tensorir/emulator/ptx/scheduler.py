@@ -99,12 +99,19 @@ class Scheduler:
     def _choose(self) -> Group:
         """A group, with all that stand where it stands; or a part of it, the rest put back."""
         ready = self.ready
-        k = self.draw.randrange(len(ready)) if len(ready) > 1 else 0
+        k = 0
+        rank = self.launch.flow.rank
+        if len(ready) > 1:
+            # mostly who is furthest behind, so that others are caught up with and run together
+            if self.launch.checks and self.draw.random() < 0.1:
+                k = self.draw.randrange(len(ready))
+            else:
+                k = min(range(len(ready)), key=lambda j: rank[ready[j].frames[-1].at])
         key = ready[k].key
         same = [g for g in ready if g.key == key]
         self.ready = [g for g in ready if g.key != key]
         group = join(same) if len(same) > 1 else same[0]
-        if not self.launch.checks or self.draw.random() < 0.5:
+        if not self.launch.checks or self.draw.random() >= 0.1:
             return group
         # whole ranges of warps, so that they stay neighbours
         blocks = self.launch.blocks
@@ -121,7 +128,7 @@ class Scheduler:
     def _advance(self, group: Group) -> None:
         """Run a group until it waits, parts, ends, or its turn is over."""
         launch, end = self.launch, self.launch.flow.end
-        turn = 1 << 30 if not launch.checks else self.draw.choice((2, 8, 1 << 30))
+        turn = 1 << 30 if not launch.checks else self.draw.choice((8,64,1<<30))
         while True:
             frame = group.frames[-1]
             while frame.at == frame.meet or frame.at >= end:
