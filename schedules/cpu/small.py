@@ -1,7 +1,7 @@
-"""Products of small matrices of constant sizes, and batches of them: register tiles, no copies.
+"""Products of small matrices of constant sizes, and of few rows: register tiles, no copies.
 
-Both operands stay in near caches, so that packing them would cost more than it gains. The tile is
-the one that computes least beyond the edges.
+The right operand stays in near caches, or serves few rows, so that packing it would cost more than
+it gains. The tile is the one that computes least beyond the edges.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ from tensorir.schedule.schedule import Schedule
 from tensorir.support.errors import ArgumentError
 
 UNROLLED = 64  # sums no longer than this go four steps at a time
+FEW = 24  # rows for which nothing is worth copying
+SOME = 64  # and those for which it is only where rows of B fall into few sets of a cache:
+CLASH = 2048  # they lie a multiple of so many bytes apart
+STRIPS = 4  # for each thread: fewer are shared out unevenly
 PARALLEL_WORK = 1 << 21  # multiplications that are worth a second thread
 
 
@@ -95,23 +99,30 @@ def small_matmul(
     if p["ku"] > 1 and s.check("unroll", sums[-1], p["ku"]):
         s = s.unroll(sums[-1], p["ku"])
     work = c.size(*c.sizes) or 0
-    first = outer[0] if outer else ir
+    strips = (c.sizes[j] or 0) // (p["nv"] * lanes)
+    first = outer[0] if outer else jr if strips >= STRIPS * where.threads else ir
     if parallel and work >= PARALLEL_WORK and s.check("parallel", first):
         s = s.parallel(first)
     return s
 
 
 def is_small(c: Contraction, target: Target) -> bool:
-    """Whether all sizes are constant and the matrices stay in the second cache."""
+    """Whether all sizes are constant, and copies of the right operand would not pay.
+
+    They do not where it stays in the second cache, or serves a few rows only.
+    """
     if not c.rows or not c.columns or c.right.last != c.columns[-1]:
         return False
     depth = c.size(*c.sums)
     if c.size(*c.sizes) is None or depth is None:
         return False
-    right = depth * (c.sizes[c.columns[-1]] or 0) * c.right.dtype.bytes
+    across = (c.sizes[c.columns[-1]] or 0) * c.right.dtype.bytes
+    right = depth * across
     left = depth * (c.sizes[c.rows[-1]] or 0) * c.left.dtype.bytes
     in_order = c.left.last in c.sums or left <= target.l2 // 4
-    return right <= target.l2 // 4 and in_order
+    rows = c.size(*c.rows) or 0
+    few = rows <= FEW or (rows <= SOME and across % CLASH != 0)
+    return in_order and (few or right <= target.l2 // 4)
 
 
 def small_for(s: Schedule, c: Contraction, target: Target, *, parallel: bool) -> Schedule:

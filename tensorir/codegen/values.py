@@ -564,7 +564,10 @@ done:
 # each thread of a GPU has a status of its own
 _ALONE = (
     ("cold noinline", "alwaysinline"),
-    ("%pair = cmpxchg ptr %status, i32 0, i32 %code acq_rel monotonic", "%old = load i32, ptr %status"),
+    (
+        "%pair = cmpxchg ptr %status, i32 0, i32 %code acq_rel monotonic",
+        "%old = load i32, ptr %status",
+    ),
     ("%first = extractvalue { i32, i1 } %pair, 1", "%first = icmp eq i32 %old, 0"),
     ("tell:\n", "tell:\n  store i32 %code, ptr %status\n"),
 )

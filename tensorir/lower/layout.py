@@ -21,7 +21,6 @@ from tensorir.poly.model import Buffer, Placement, Program, ScopeName
 from tensorir.poly.relation import access_map, context_set, ordered
 from tensorir.poly.tree import stmts
 
-
 # where a buffer begins its way; `promote` may find something nearer
 _SCOPES: dict[ScopeName, Scope] = {"global": "arena", "local": "local", "shared": "shared"}
 

@@ -28,9 +28,7 @@ class _Cut:
     guard: Lin
 
 
-def narrow(
-    n: For, dropped: Mapping[Run, tuple[Lin, ...]], nest: Node, other: Node
-) -> Node | None:
+def narrow(n: For, dropped: Mapping[Run, tuple[Lin, ...]], nest: Node, other: Node) -> Node | None:
     """`other` behind tests for fewer live vectors; None where that gains nothing here.
 
     `n` must be a serial loop around a nest of one instance without guards of its own. `nest` is

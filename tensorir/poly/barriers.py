@@ -6,6 +6,11 @@ loop holds, where control is the same for all threads of the block. A dependence
 asks for one of the gaps between them; one that a serial loop carries, for one of the gaps from the
 source to the end of the body, or from its beginning to the sink. Inner sequences come first, and
 each gets the fewest gaps that serve all that is asked of it.
+
+What asynchronous copies bring is there once the thread that issued them waited for it: each
+iteration that may issue some ends their group, and a barrier that stands for what they bring has a
+wait before it. Where every iteration of a loop makes one group, a wait leaves as many of them in
+flight as the distance between a copy and its use allows.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from tensorir.poly.isl import Map
 from tensorir.poly.model import Placement, Program
 from tensorir.poly.relation import context_set, ordered
 from tensorir.poly.tree import At, Loop, Seq, Tree
+from tensorir.support.errors import UnsupportedError
 
 
 @dataclass(slots=True)
@@ -40,18 +46,23 @@ class _Work:
     threads: tuple[Axis, ...]
     blocks: frozenset[Axis]
     placements: dict[str, Placement]
+    ahead: frozenset[str]
     reasons: dict[str, str] = field(default_factory=dict)
 
 
 def with_barriers(
-    program: Program, indices: Mapping[str, Axis]
+    program: Program, indices: Mapping[str, Axis], *, asynchronous: bool = False
 ) -> tuple[Program, Mapping[str, str]]:
-    """The program with barrier statements, and the dependences that each is for."""
+    """The program with barrier statements, and the dependences that each is for.
+
+    `asynchronous` says that the target has copies that run on their own.
+    """
     threads = tuple(a for i, a in indices.items() if i.startswith("threadIdx"))
-    if not threads:
+    ahead = groups.copies(program) if asynchronous else frozenset()
+    if not threads and not ahead:
         return program, {}
     blocks = frozenset(a for i, a in indices.items() if i.startswith("blockIdx"))
-    work = _Work(program, threads, blocks, dict(program.placements))
+    work = _Work(program, threads, blocks, dict(program.placements), ahead)
     order = _go(work, program.tree, (), ())
     return program.change(tree=order, placements=work.placements), work.reasons
 
@@ -62,6 +73,7 @@ def _go(work: _Work, t: Tree, axes: tuple[Axis, ...], serial: tuple[Axis, ...]) 
         return t
     if isinstance(t, Loop):
         if t.axis in set(work.threads):
+            _require_apart(work, t, axes)
             return t
         inner = (*axes, t.axis)
         repeats = serial if t.axis in work.blocks else (*serial, t.axis)
@@ -78,19 +90,32 @@ def _gaps(
     work: _Work, items: Sequence[Tree], axes: tuple[Axis, ...], serial: tuple[Axis, ...]
 ) -> Tree:
     needs = list(_needs(work, items, axes, serial))
-    if not needs:
+    ends = groups.end(work.program, items, work.ahead)
+    if not needs and ends is None:
         return tree.seq(list(items))
     chosen = _fewest(needs, len(items))
+    loop = axes[-1] if serial and serial[-1] is axes[-1] else None
     out: list[Tree] = []
     for k, item in enumerate(items):
         out.append(item)
-        if k in chosen:
-            out += _barriers(work, axes, [n for n in needs if k in n.gaps])
+        if k == ends:
+            out.append(_marker(work, axes, tree.stmts(tree.seq(list(items))), "commit", "commit"))
+        if k not in chosen:
+            continue
+        served = [n for n in needs if k in n.gaps]
+        waited = [n for n in served if n.ends[0] in work.ahead]
+        if waited:
+            left = groups.in_flight(work.program, items, axes, loop, k, ends, waited)
+            names = [n for need in waited for n in need.ends]
+            out.append(_marker(work, axes, names, "wait", f"wait{len(work.placements)}", left))
+        out += _barriers(work, axes, served)
     return tree.seq(out)
 
 
 def _fewest(needs: list[_Need], count: int) -> frozenset[int]:
     """The fewest gaps that meet every need; of equals the earliest."""
+    if not needs:
+        return frozenset()
     asked = sorted({g for n in needs for g in n.gaps})
     for size in range(1, min(len(asked), 4) + 1):
         for chosen in combinations(asked, size):
@@ -104,26 +129,26 @@ def _needs(
 ) -> list[_Need]:
     """What items hand from one thread to another, in one iteration and to the next one."""
     program, found = work.program, list(_reused(work, items, axes, serial))
-    last = len(items) - 1
+    last, threads = len(items) - 1, work.threads
     names = [[n for n in tree.stmts(i) if n in program.placements] for i in items]
     for a, mine in enumerate(names):
         for b in range(a, len(names)):
             for x in mine:
                 for y in names[b]:
                     for c in between(program.stmt(x), program.stmt(y), program.sizes):
-                        if not _counts(program, x, y, c):
+                        if not meets(program, x, y, c):
                             continue
-                        if a < b and _crosses(work, x, y, c, axes, None):
+                        if a < b and crosses(program, x, y, c, axes, threads):
                             gaps = frozenset(range(a, b))
                             found.append(_Need(gaps, _text(x, y, c.array), (x, y)))
                         loop = serial[-1] if serial and serial[-1] is axes[-1] else None
                         if loop is None:
                             continue
-                        if _crosses(work, y, x, c.reverse(), axes, loop):
+                        if crosses(program, y, x, c.reverse(), axes, threads, loop):
                             gaps = frozenset((*range(b, last + 1), *range(a)))
                             text = f"{_text(y, x, c.array)} of the next {loop.name}"
                             found.append(_Need(gaps, text, (y, x)))
-                        if a != b and _crosses(work, x, y, c, axes, loop):
+                        if a != b and crosses(program, x, y, c, axes, threads, loop):
                             # from the first item on there is a gap before the loop comes round
                             gaps = frozenset(range(last + 1))
                             text = f"{_text(x, y, c.array)} of the next {loop.name}"
@@ -166,7 +191,34 @@ def _text(source: str, sink: str, array: Array) -> str:
     return f"{array.name} from {source} to {sink}"
 
 
-def _counts(program: Program, x: str, y: str, c: Conflict) -> bool:
+def _require_apart(work: _Work, loop: Loop, axes: tuple[Axis, ...]) -> None:
+    """Refuse threads that hand something to each other inside a loop over threads, where a barrier
+    would not be reached by all."""
+    program, names = work.program, tree.stmts(loop)
+    if not _branches(loop.body, set(work.threads)):
+        return
+    for k, x in enumerate(names):
+        for y in names[k:]:
+            for c in between(program.stmt(x), program.stmt(y), program.sizes):
+                if meets(program, x, y, c) and crosses(program, x, y, c, axes, work.threads):
+                    raise UnsupportedError(
+                        f"{y} uses {c.array.name} of {x} in another thread, inside a loop over "
+                        f"{loop.axis.name}: no barrier can stand there",
+                        details="  try  putting the loops that they share outside those of threads",
+                    )
+
+
+def _branches(t: Tree, threads: set[Axis]) -> bool:
+    """Whether statements stand side by side, or a loop that repeats holds threads."""
+    if isinstance(t, At):
+        return False
+    if isinstance(t, Seq):
+        return True
+    holds = t.axis not in threads and any(x.axis in threads for x in tree.loops(t.body))
+    return holds or _branches(t.body, threads)
+
+
+def meets(program: Program, x: str, y: str, c: Conflict) -> bool:
     """Whether threads can meet in the array: it is not kept by each for itself."""
     buffer = program.buffers.get(c.array)
     if buffer is not None and buffer.scope == "local":
@@ -174,12 +226,18 @@ def _counts(program: Program, x: str, y: str, c: Conflict) -> bool:
     return not (program.stmt(x).atomic and program.stmt(y).atomic and c.exempt is not None)
 
 
-def _crosses(
-    work: _Work, x: str, y: str, c: Conflict, axes: tuple[Axis, ...], loop: Axis | None
+def crosses(
+    program: Program,
+    x: str,
+    y: str,
+    c: Conflict,
+    axes: tuple[Axis, ...],
+    threads: tuple[Axis, ...],
+    loop: Axis | None = None,
 ) -> bool:
-    """Whether instances of two threads of one block meet: in one iteration, or over `loop`."""
-    program = work.program
-    over = (*axes, *work.threads)
+    """Whether instances of two threads (or blocks) meet: in one iteration of `axes`, or in a later
+    one of `loop` among them."""
+    over = (*axes, *threads)
     n, first = len(over), len(axes)
     source, sink = ordered(program, x, over), ordered(program, y, over)
     times = c.relation.apply_domain(source).apply_range(sink)

@@ -15,7 +15,8 @@ from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Axis
 from tensorir.ir.statement import Array
 from tensorir.poly import isl, tree
-from tensorir.poly.barriers import with_barriers
+from tensorir.poly.barriers import crosses, meets, with_barriers
+from tensorir.poly.conflict import between
 from tensorir.poly.isl import Map, dt
 from tensorir.poly.legality import carried
 from tensorir.poly.model import Buffer, Placement, Program
@@ -127,7 +128,8 @@ def _launch(program: Program, t: Tree, shared: tuple[Array, ...]) -> Launch:
         if any(x.bind == i for x in tree.loops(t))
     }
     part = _on_hardware(part, indices)
-    part = _with_all_threads(part, {i: a for i, a in indices.items() if i in THREAD_INDICES})
+    part = _with_all_indices(part, indices)
+    _require_blocks_apart(part, indices)
     part = _private(part, indices)
     part, reasons = with_barriers(part, indices)
     return Launch(part, threads, indices, reasons)
@@ -171,8 +173,8 @@ def _on_hardware(part: Program, indices: Mapping[str, Axis]) -> Program:
     return part.change(tree=order, placements=placements, buffers=buffers)
 
 
-def _with_all_threads(part: Program, threads: Mapping[str, Axis]) -> Program:
-    """Each statement under all thread indices, those that it lacked at 0."""
+def _with_all_indices(part: Program, indices: Mapping[str, Axis]) -> Program:
+    """Each statement under all indices of the launch, those that it lacked at 0."""
     placements = dict(part.placements)
 
     def go(t: Tree, have: frozenset[str]) -> Tree:
@@ -181,7 +183,7 @@ def _with_all_threads(part: Program, threads: Mapping[str, Axis]) -> Program:
         if isinstance(t, Loop):
             return replace(t, body=go(t.body, have | {t.bind} if t.bind else have))
         out: Tree = t
-        for i, a in reversed([*threads.items()]):
+        for i, a in reversed([*indices.items()]):
             if i not in have:
                 p = placements[t.stmt]
                 facts = (*p.facts, ("eq", Lin({a: 1})))
@@ -197,6 +199,26 @@ def _with_all_threads(part: Program, threads: Mapping[str, Axis]) -> Program:
         if any(a is not b for a, b in zip(axes, p.axes, strict=True)):
             placements[n] = Placement(p.stmt, axes, p.index, p.facts, p.retired, p.roots)
     return part.change(tree=order, placements=placements)
+
+
+def _require_blocks_apart(part: Program, indices: Mapping[str, Axis]) -> None:
+    """Refuse statements side by side that hand something from one block to another."""
+    blocks = tuple(a for i, a in indices.items() if i in BLOCK_INDICES)
+    names = tree.stmts(part.tree)
+    for k, x in enumerate(names):
+        for y in names[k + 1 :]:
+            common = set(tree.common(part.tree, x, y)[0])
+            apart = tuple(a for a in blocks if a not in common)
+            if not apart:
+                continue
+            for c in between(part.stmt(x), part.stmt(y), part.sizes):
+                if meets(part, x, y, c) and crosses(part, x, y, c, (), blocks):
+                    raise UnsupportedError(
+                        f"{y} uses {c.array.name} of {x} in another block of the same launch, and "
+                        "blocks do not wait for each other",
+                        details=f"  try  binding both in one loop over {apart[0].name}, or nests of "
+                        "their own: decompose_reduction, compute_root",
+                    )
 
 
 def _private(part: Program, indices: Mapping[str, Axis]) -> Program:

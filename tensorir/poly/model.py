@@ -12,6 +12,7 @@ from tensorir.ir.statement import Array, Statement
 from tensorir.poly.tree import Tree
 
 ScopeName: TypeAlias = Literal["global", "local", "shared", "warp"]
+Engine: TypeAlias = Literal["copy", "cp_async"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -64,13 +65,17 @@ class Buffer:
 
     `layout` lists storage dimensions (index dimension, None | "//" | "%", tile) over index minus
     tile origin; None means row-major as declared. `shared` says that a cell holds several values,
-    one after the other, so that who touches it keeps its place in the order.
+    one after the other, so that who touches it keeps its place in the order. Of a buffer that a
+    pipeline fills ahead, `turns` are the loops each of whose iterations fills one of its tiles
+    anew, and `engine` is how.
     """
 
     scope: ScopeName = "global"
     outside: tuple[Axis, ...] = ()
     layout: tuple[LayoutDim, ...] | None = None
     shared: bool = False
+    turns: tuple[Axis, ...] = ()
+    engine: Engine = "copy"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

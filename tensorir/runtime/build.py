@@ -88,6 +88,11 @@ def build(
     where = targets.resolve(target)
     chosen = knobs.checked if checked is None else checked
     if where.kind == "cuda":
+        if validate:
+            raise UnsupportedError(
+                "validate=True enumerates the loops of a processor; for CUDA there is none yet",
+                details='  try  target="emulator", which checks the code itself when it runs',
+            )
         return _for_cuda(s, where, args, chosen, check)
     _require_cpu_memory(s)
     lowered = lower(s.program, where, arguments=_arguments(s, args))

@@ -41,10 +41,10 @@ def bind(s: Schedule, axis: str | Axis, index: str) -> Draft:
     Needs a loop that carries nothing: iterations run at once. Loops of one nest that are bound to
     one thread index run on the same threads, one after the other: where one reads what another
     wrote through shared or global memory, a barrier is placed between them. Blocks stand outside
-    all other loops; the threads of an index have a constant extent, at most 1024 in all, of which a loop
-    with fewer points uses the first. What stands beside thread loops is done by the first thread. Applies to the
-    init's own copy of the loop too. Others call it `bind` (TVM), `gpu_blocks` and `gpu_threads`
-    (Halide), `tag_inames` (loopy).
+    all other loops. The threads of an index have a constant extent, at most 1024 in all; a loop
+    with fewer points uses the first of them. What stands beside thread loops is done by the first
+    thread. Applies to the init's own copy of the loop too. Others call it `bind` (TVM),
+    `gpu_blocks` and `gpu_threads` (Halide), `tag_inames` (loopy).
 
     Parameters
     ----------

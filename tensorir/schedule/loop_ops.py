@@ -58,14 +58,15 @@ def follow(
     buffers: Mapping[Array, Buffer], axis: Axis, new: tuple[Axis, ...]
 ) -> Mapping[Array, Buffer]:
     """Buffers kept inside the loop over `axis` are kept inside those over `new`."""
-    if not any(x is axis for b in buffers.values() for x in b.outside):
+    if not any(x is axis for b in buffers.values() for x in (*b.outside, *b.turns)):
         return buffers
     out = {}
     for array, b in buffers.items():
-        if any(x is axis for x in b.outside):
-            axes = (y for x in b.outside for y in (new if x is axis else (x,)))
-            b = replace(b, outside=tuple(dict.fromkeys(axes)))
-        out[array] = b
+        outside, turns = (
+            tuple(dict.fromkeys(y for x in axes for y in (new if x is axis else (x,))))
+            for axes in (b.outside, b.turns)
+        )
+        out[array] = replace(b, outside=outside, turns=turns)
     return out
 
 

@@ -21,12 +21,13 @@ from tensorir.schedule import (
     online_ops,
     operand_ops,
     parallel_ops,
+    pipeline_ops,
     placement_ops,
     range_ops,
     reduce_ops,
     resolve,
-    shuffle_ops,
     scatter_ops,
+    shuffle_ops,
     specialize_ops,
     storage_ops,
     tensorize_ops,
@@ -52,8 +53,7 @@ __all__ = ["Schedule", "schedule"]
 
 
 LATER = (
-    "annotate", "storage_align", "pad", "swizzle", "pipeline",
-    "double_buffer", "expand", "privatise", "scalar_replace",
+    "annotate", "storage_align", "pad", "swizzle", "expand", "privatise", "scalar_replace",
     "legal_moves",
 )  # fmt: skip
 
@@ -165,6 +165,8 @@ class Schedule:
     reuse = storage_ops.reuse
     non_temporal = hint_ops.non_temporal
     prefetch = hint_ops.prefetch
+    pipeline = pipeline_ops.pipeline
+    double_buffer = pipeline_ops.double_buffer
     # -- reductions
     rfactor = reduce_ops.rfactor
     vector_reduce = reduce_ops.vector_reduce

@@ -166,7 +166,8 @@ class _Shown:
         stored = ""
         if buffer.layout is not None:
             stored = f" as {storage_text(buffer.layout, len(a.shape))}"
-        return f"alloc {a.name}: {a.dtype} in {buffer.scope}{stored}"
+        turns = f", {a.shape[0]} tiles in turn" if buffer.turns else ""
+        return f"alloc {a.name}: {a.dtype} in {buffer.scope}{stored}{turns}"
 
 
 def storage_text(layout: tuple[LayoutDim, ...], n: int) -> str:

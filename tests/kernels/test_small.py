@@ -73,10 +73,19 @@ def test_other_types(dtype: str) -> None:
 def test_the_registry_takes_it_where_all_is_small() -> None:
     small = schedules.schedule_for(declare((100, 100), (100, 100)))
     assert not [a.name for a in small.axes if a.name.startswith("strip")]
-    large = schedules.schedule_for(declare((100, 100), (100, 3000)))
+    large = schedules.schedule_for(declare((500, 100), (100, 3000)))
     assert [a.name for a in large.axes if a.name.startswith("strip")]
 
 
 def test_something_else_is_refused() -> None:
     with pytest.raises(tir.ArgumentError, match="small_matmul: expected one stage"):
         small_matmul(tir.schedule(declare((4, 5), (6, 5), transpose_b=True)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "copied"),
+    [(8, 4096, False), (40, 1000, False), (40, 1024, True), (400, 1000, True)],
+)
+def test_few_rows_are_not_worth_a_copy(rows: int, columns: int, copied: bool) -> None:
+    s = schedules.schedule_for(declare((rows, 300), (300, columns)))
+    assert bool([a.name for a in s.axes if a.name.startswith("strip")]) == copied

@@ -23,6 +23,8 @@ Write: TypeAlias = Callable[[Selection, Mask, Any], None]
 Micro: TypeAlias = Callable[[Selection, Mask], None]
 
 WARP = 32
+CARRY = "%cc"
+"""The register that holds the carry of `add.cc` and its like."""
 
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
@@ -65,7 +67,7 @@ class Lanes:
         found = self.arrays.get(name)
         if found is not None:
             return found
-        kind = self.registers.get(name)
+        kind = "pred" if name == CARRY else self.registers.get(name)
         if kind is None:
             raise ArgumentError(f"PTX line {x.line}: no register {name}")
         dtype = np.bool_ if kind == "pred" else _UNSIGNED[TYPE_BYTES[kind]]

@@ -12,7 +12,19 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tensorir.emulator.ptx import arithmetic, atomics, convert, copies, memory, races, tensor, warps
+from tensorir.emulator.ptx import (
+    atomics,
+    bits,
+    choices,
+    convert,
+    copies,
+    integers,
+    memory,
+    races,
+    tensor,
+    warps,
+)
+from tensorir.emulator.ptx.builders import BUILDERS, guard_of
 from tensorir.emulator.ptx.findings import Counts, EmulationError, Finding, Kind, Report
 from tensorir.emulator.ptx.flow import LEAVING, Flow
 from tensorir.emulator.ptx.lanes import WARP, Array, Lanes, Micro, Selection, unsupported
@@ -25,7 +37,7 @@ __all__ = ["Grid", "Launch", "Step"]
 Grid = tuple[int, int, int]
 GAP = 16
 """Bytes between two variables of a space, that belong to neither."""
-_ = convert  # its builders register themselves
+_ = bits, choices, convert, integers  # their builders register themselves
 
 Builder = Callable[["Launch", Instruction], Micro]
 _BUILDERS: dict[str, Builder] = {
@@ -184,7 +196,7 @@ class Launch:
 
     def _step(self, x: Instruction) -> Step:
         counts = self.counts_of(x) if self.checks else None
-        guard = arithmetic.guard_of(self.lanes, x)
+        guard = guard_of(self.lanes, x)
         waits = x.family in ("bar", "barrier")
         if x.family == "bra" or x.family in LEAVING or (waits and "warp" not in x.words):
             return Step(x, None, guard, counts)
@@ -197,8 +209,8 @@ class Launch:
             return warps.build_warp_barrier(self, x)
         if x.family in _BUILDERS:
             return _BUILDERS[x.family](self, x)
-        if x.family in arithmetic.BUILDERS:
-            return arithmetic.BUILDERS[x.family](self.lanes, x)
+        if x.family in BUILDERS:
+            return BUILDERS[x.family](self.lanes, x)
         raise unsupported(x)
 
     def counts_of(self, x: Instruction) -> Counts:

@@ -322,7 +322,6 @@ def build_load(launch: Launch, x: Instruction) -> Micro:
             return
         shape = launch.lane_numbers[sel].shape
         whole = len(places) == 1 and isinstance(places[0][3], slice)
-        count = int(np.prod(shape)) if act is None else int(np.count_nonzero(act))
         out: list[Array] = []
         for memory, at, who, which in places:
             if launch.checks:

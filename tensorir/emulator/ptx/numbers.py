@@ -24,13 +24,41 @@ def bf16_to_f32(bits: Array) -> Array:
 
 
 def f32_to_bf16(x: Array, mode: str = "rn") -> Array:
-    """bfloat16 bits of float32 values, rounded to nearest even, or towards zero (`rz`)."""
-    x = np.ascontiguousarray(x, np.float32)
+    """bfloat16 bits of float32 values, rounded to nearest even or as `mode` says."""
+    x = np.ascontiguousarray(x, np.float32).reshape(np.shape(x))
     bits = x.view(np.uint32)
     if mode == "rn":
         bits = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    elif mode != "rz":
+        away = np.signbit(x) == (mode == "rm")
+        bits = bits + np.where(away & np.isfinite(x), np.uint32(0xFFFF), np.uint32(0))
     out = (bits >> np.uint32(16)).astype(np.uint16)
     return np.where(np.isnan(x), np.uint16(0x7FFF), out)
+
+
+def to_f16(x: Array, mode: str = "rn") -> Array:
+    """float16 bits of float32 or float64 values."""
+    if mode == "rn":
+        out = np.asarray(x).astype(np.float16)
+    else:
+        out = directed(np.asarray(x).astype(np.float64), np.float64(0), mode, np.float16)
+    return np.where(np.isnan(x), np.uint16(0x7FFF), np.asarray(out).view(np.uint16))
+
+
+def odd_f32(v: Array) -> Array:
+    """float64 rounded to odd float32, so that rounding once more is as good as rounding once."""
+    if v.dtype == np.float32:
+        return v
+    near = v.astype(np.float32)
+    wide = near.astype(np.float64)
+    bits = np.asarray(near).view(np.int32)
+    wrong = (wide != v) & ((bits & 1) == 0) & np.isfinite(v)
+    if not np.any(wrong):
+        return np.asarray(near)
+    up = np.where(np.abs(v) > np.abs(wide), np.int32(1), np.int32(-1))
+    # from zero the other neighbour would have the wrong sign
+    moved = np.where(near == 0, np.copysign(np.float32(1e-45), v), (bits + up).view(np.float32))
+    return np.where(wrong, moved, near).astype(np.float32)
 
 
 def f32_to_tf32(x: Array, mode: str = "rna") -> Array:
@@ -93,19 +121,28 @@ def fma_f32(a: Array, b: Array, c: Array) -> Array:
     return out
 
 
-def directed_f32(exact: Array, error: Array, mode: str) -> Array:
-    """float64 values and what they lost, rounded to float32 down, up or towards zero."""
-    near = exact.astype(np.float32)
+def directed(exact: Array, error: Any, mode: str, dtype: type[Any]) -> Array:
+    """float64 values and what they lost, rounded to a type down, up or towards zero."""
+    near = np.asarray(exact).astype(dtype)
     wide = near.astype(np.float64)
-    above = (wide > exact) | ((wide == exact) & (error < 0))
+    if mode != "rp":
+        above = (wide > exact) | ((wide == exact) & (error < 0))
+        down = np.where(above, np.nextafter(near, dtype(-np.inf)), near)
+        if mode == "rm":
+            return down
     below = (wide < exact) | ((wide == exact) & (error > 0))
-    down = np.where(above, np.nextafter(near, np.float32(-np.inf)), near)
-    up = np.where(below, np.nextafter(near, np.float32(np.inf)), near)
+    up = np.where(below, np.nextafter(near, dtype(np.inf)), near)
+    return up if mode == "rp" else np.where(exact > 0, down, up)
+
+
+def directed_sum(a: Array, b: Array, mode: str, dtype: type[Any]) -> Array:
+    """`a + b` of float64, rounded to a type; a sum that cancels is -0 when rounded down."""
+    s, error = sum_with_error(np.asarray(a), np.asarray(b))
+    out = directed(s, error, mode, dtype)
     if mode == "rm":
-        return down
-    if mode == "rp":
-        return up
-    return np.where(exact > 0, down, up)
+        plus = ~np.signbit(a) & ~np.signbit(b)
+        out = np.where((s == 0) & (error == 0) & ~plus, -np.zeros_like(out), out)
+    return out
 
 
 _SPLIT = 134217729.0  # 2^27 + 1
@@ -156,23 +193,40 @@ def _exact_fma(a: float, b: float, c: float) -> float:
 
 
 def flush(x: Array) -> Array:
-    """Subnormal float32 values replaced by zeros of their sign."""
-    tiny = np.abs(x) < np.float32(1.17549435e-38)
-    return np.where(tiny, np.copysign(np.float32(0), x), x) if np.any(tiny & (x != 0)) else x
+    """Subnormal values replaced by zeros of their sign."""
+    tiny: Array = (np.abs(x) < np.finfo(x.dtype).smallest_normal) & (x != 0)
+    return np.where(tiny, np.copysign(x.dtype.type(0), x), x) if np.any(tiny) else x
 
 
 def saturate(x: Array) -> Array:
-    """Clamped to [0, 1], NaN to 0."""
-    return np.where(np.isnan(x), x.dtype.type(0), np.clip(x, 0, 1)).astype(x.dtype)
+    """Clamped to [0, 1], NaN and -0 to 0."""
+    return np.where(x > 0, np.minimum(x, x.dtype.type(1)), x.dtype.type(0))
+
+
+def positive(x: Array) -> Array:
+    """Negative values replaced by 0; a NaN stays."""
+    return np.where(np.signbit(x) & ~np.isnan(x), x.dtype.type(0), x)
+
+
+ROUNDINGS: dict[str, Any] = {
+    "rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil,
+}  # fmt: skip
 
 
 def to_integer(x: Array, dtype: type[Any], mode: str) -> Array:
-    """Floating values as integers: rounded as `mode` says, clamped to the type, NaN as 0."""
-    x = np.asarray(x).astype(np.float64)
-    rounded = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[mode](x)
+    """Floating values as integers: rounded as `mode` says, clamped to the type.
+
+    A NaN becomes 0, or the top bit alone where one of the two types has 64 bits.
+    """
     info = np.iinfo(dtype)
+    long = x.dtype.itemsize == 8 or info.bits == 64
+    nan = dtype(info.min if info.min else 1 << (info.bits - 1)) if long else dtype(0)
+    x = np.asarray(x).astype(np.float64)
+    rounded = ROUNDINGS[mode](x)
     top = float(info.max) + 1 if info.bits == 64 else float(info.max)
     high = rounded >= top
     low = rounded <= float(info.min)
-    inside = np.where(high | low | np.isnan(rounded), 0.0, rounded).astype(dtype)
-    return np.where(high, dtype(info.max), np.where(low, dtype(info.min), inside))
+    missing = np.isnan(rounded)
+    inside = np.where(high | low | missing, 0.0, rounded).astype(dtype)
+    clamped = np.where(high, dtype(info.max), np.where(low, dtype(info.min), inside))
+    return np.where(missing, nan, clamped)

@@ -111,7 +111,7 @@ class Scheduler:
         same = [g for g in ready if g.key == key]
         self.ready = [g for g in ready if g.key != key]
         group = join(same) if len(same) > 1 else same[0]
-        if not self.launch.checks or self.draw.random() >= 0.1:
+        if not self.launch.checks or self.draw.random() >= 0.2:
             return group
         # whole ranges of warps, so that they stay neighbours
         blocks = self.launch.blocks
@@ -128,7 +128,7 @@ class Scheduler:
     def _advance(self, group: Group) -> None:
         """Run a group until it waits, parts, ends, or its turn is over."""
         launch, end = self.launch, self.launch.flow.end
-        turn = 1 << 30 if not launch.checks else self.draw.choice((8,64,1<<30))
+        turn = 1 << 30 if not launch.checks else self.draw.choice((8, 64, 1 << 30))
         while True:
             frame = group.frames[-1]
             while frame.at == frame.meet or frame.at >= end:

@@ -49,8 +49,8 @@ def _elements(bits: Array, word: str) -> Array:
 def build_mma(launch: Launch, x: Instruction) -> Micro:
     """`mma.sync.aligned.m16n8k*.row.col`."""
     shape = next((re.fullmatch(r"m16n8k(\d+)", w) for w in x.words if w.startswith("m16")), None)
-    result, first, second, added = x.words[-4:]
-    known = _BITS.keys() >= {first, second} and added == result
+    result, first, second, summed = x.words[-4:]
+    known = _BITS.keys() >= {first, second} and summed == result
     if shape is None or not known or "row" not in x.words or "col" not in x.words:
         raise unsupported(x)
     depth, per = int(shape[1]), 32 // _BITS[first]
@@ -81,9 +81,10 @@ def build_mma(launch: Launch, x: Instruction) -> Micro:
             rows = (_T * per + 4 * per * r)[:, None] + lo
             right[:, rows, _G[:, None]] = _elements(np.broadcast_to(read(sel), (n, WARP)), second)
         product = left @ right
-        for r, put in enumerate(puts):
+        # all are read before one is written: the registers of C may be those of D in any order
+        added = [np.broadcast_to(read(sel), (n, WARP)).copy() for read in read_c]
+        for r, (put, own) in enumerate(zip(puts, added, strict=True)):
             if result == "f16":
-                own = np.broadcast_to(read_c[r](sel), (n, WARP))
                 before = _elements(own, "f16")
                 rows = (_G + 8 * r)[:, None]
                 now = (before + product[:, rows, (2 * _T)[:, None] + np.arange(2)]).astype(
@@ -91,7 +92,7 @@ def build_mma(launch: Launch, x: Instruction) -> Micro:
                 )
                 put(sel, act, np.ascontiguousarray(now).view(np.uint32)[..., 0])
                 continue
-            before = np.broadcast_to(read_c[r](sel), (n, WARP))
+            before = own
             here = product[:, _G + 8 * (r // 2), 2 * _T + r % 2]
             if not integer:
                 put(sel, act, (before + here).astype(np.float32))

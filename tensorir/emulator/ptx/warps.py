@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from tensorir.emulator.ptx.launch import Launch
 
 _LANE = np.arange(WARP)
+_ALL = np.uint32(0xFFFFFFFF)
 
 
 def members(launch: Launch, o: Operand, x: Instruction) -> Any:
-    """How the member mask of an instruction is checked: all its lanes must be there.
+    """How the member mask of an instruction is checked: its lanes must be there or have ended.
 
     Gives a function of selection and mask that returns the members, shape (warps, 32).
     """
@@ -24,13 +25,16 @@ def members(launch: Launch, o: Operand, x: Instruction) -> Any:
 
     def check(sel: Selection, act: Mask) -> Array:
         lanes = launch.lane_numbers[sel]
-        mask = np.broadcast_to(np.asarray(read(sel), np.uint32), lanes.shape)
+        value = np.asarray(read(sel), np.uint32)
         here = launch.living[sel] if act is None else act
+        if (value == _ALL).all() and here.all():
+            return here
+        mask = np.broadcast_to(value, lanes.shape)
         bits = (mask[:, :, None] >> _LANE.astype(np.uint32)) & np.uint32(1)
         named: Array = bits.astype(np.bool_)
-        first: Array = np.argmax(here, axis=1)
+        first: Array = np.asarray(np.argmax(here, axis=1))
         member = named[np.arange(len(lanes)), first]
-        absent = here.any(1)[:, None] & member & ~here & launch.existing[sel]
+        absent = here.any(1)[:, None] & member & ~here & launch.living[sel]
         if absent.any():
             w, lane = np.argwhere(absent)[0]
             launch.fault(
