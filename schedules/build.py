@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from schedules.inputs import Inputs, fail
 from schedules.registry import schedule_for
 from tensorir import ops
@@ -101,7 +103,8 @@ def declare(
     called = _called(op)
     given = inputs
     if inputs and called.operator is not None and all(_is_int(x) for x in inputs):
-        called, given, dtypes = _by_sizes(called, called.operator, inputs, dtypes)
+        sizes = tuple(map(int, inputs))
+        called, given, dtypes = _by_sizes(called, called.operator, sizes, dtypes)
     elif called.operator is not None and not _takes(called.function, given, attributes):
         # such as einsum with its subscripts as an attribute
         other = called.operator.function
@@ -111,7 +114,8 @@ def declare(
     keywords = {k: made.keyword(k, x) for k, x in attributes.items()}
     made.finish()
     keywords = {**called.fixed, **keywords}
-    wrong = not_taken(called.name, inspect.signature(called.function), positional, keywords)
+    signature = inspect.signature(called.function)
+    wrong = not_taken(called.name, signature, positional, keywords, ("target", "dtypes"))
     if wrong is not None:
         fail(str(wrong), tries=_tries(called), cls=type(wrong))
     return _results(called, positional, keywords), tuple(made.made)
@@ -167,7 +171,7 @@ def _by_sizes(
 
 
 def _is_int(x: object) -> bool:
-    return isinstance(x, int) and not isinstance(x, bool)
+    return isinstance(x, int | np.integer) and not isinstance(x, bool)
 
 
 def _takes(
@@ -205,7 +209,8 @@ def _results(
     called: _Called, positional: Sequence[Any], keywords: Mapping[str, Any]
 ) -> tuple[Tensor, ...]:
     """What the function computes."""
-    if called.function.__module__.partition(".")[0] == "tensorir":
+    module = getattr(called.function, "__module__", None) or ""  # None where it was exec'ed
+    if module.partition(".")[0] == "tensorir":
         try:
             found = called.function(*positional, **keywords)
         except (ArgumentError, ArgumentTypeError) as error:

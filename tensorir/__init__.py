@@ -5,7 +5,9 @@ Start with :func:`placeholder`, :func:`compute` and :func:`schedule`; then :func
 
 from __future__ import annotations
 
-from tensorir.codegen.cpu import target
+from typing import TYPE_CHECKING
+
+from tensorir.codegen.targets import target
 from tensorir.emulator.reference import evaluate
 from tensorir.inspect.help import help
 from tensorir.ir.build import cast, const, fma, if_then_else, reinterpret, select
@@ -67,6 +69,7 @@ from tensorir.ir.reductions import all, any, argmax, argmin, max, min, prod, red
 from tensorir.ir.target import Target
 from tensorir.ir.tensor import Tensor
 from tensorir.runtime.build import build
+from tensorir.runtime.device_arrays import to_device
 from tensorir.runtime.files import load
 from tensorir.runtime.kernel import Kernel
 from tensorir.runtime.threads import num_threads
@@ -88,10 +91,9 @@ from tensorir.support.errors import (
     TensorIRError,
     TensorIRWarning,
     UnsupportedError,
-    full_text,
-    silence,
 )
 from tensorir.support.knobs import knobs
+from tensorir.support.public import full_text, silence
 
 __version__ = "0.1.0"
 
@@ -195,8 +197,23 @@ __all__ = [
     "tan",
     "tanh",
     "target",
+    "to_device",
     "trunc",
     "truncdiv",
     "truncmod",
     "var",
 ]
+
+if TYPE_CHECKING:
+    from tensorir import ops
+else:
+
+    def __getattr__(name):
+        """The operators, imported when they are first asked for; a hint for what is not there."""
+        import importlib
+
+        from tensorir.support.names import hint
+
+        if name == "ops":
+            return importlib.import_module("tensorir.ops")
+        raise AttributeError(f"module 'tensorir' has no attribute {name!r}{hint(name, __all__)}")

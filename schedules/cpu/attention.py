@@ -113,7 +113,7 @@ def attention(
     s, io, jo = _one_pass(s, found, rows, keys)
     s = _scores(s, found, jo, rows, p["kr"])
     s = _result(s, found, io, rows, p["cr"], lanes)
-    s = _softmax(s, found, rows)
+    s = _softmax(s, found, jo, rows)
     s = _queries(s, found, io, lanes)
     for mask in found.masks:
         s = _mask(s, mask, jo, lanes)
@@ -185,13 +185,20 @@ def _copied(s: Schedule, tile: str, rows: int) -> Schedule:
     return s
 
 
-def _softmax(s: Schedule, a: Stages, rows: int) -> Schedule:
-    """Maxima, powers and sums of a tile: a vector of queries after the other, key by key."""
+def _softmax(s: Schedule, a: Stages, jo: str, rows: int) -> Schedule:
+    """Maxima, powers and sums of a tile: a vector of queries after the other, key by key.
+
+    Sums are in registers while a tile is added, and in memory after: the store of the result then
+    is one piece of code for all vectors of queries.
+    """
     top, total = (x.writes[0].array.name for x in (a.top, a.total))
     old, factor = f"{top}_old", f"{top}_factor"
-    for statement in (a.top.name, a.total.name, f"{old}.copy", factor, f"{total}.rescale"):
+    (adding,) = free_names(s, "total")
+    s = s.cache_write(total, "local", at=jo, name=adding)
+    copies = (f"{adding}.load", f"{adding}.store", f"{old}.copy")
+    for statement in (a.top.name, a.total.name, *copies, factor, f"{total}.rescale"):
         s = s.vectorize(_axes(s, statement)[-1], width=rows)
-    for array in (top, total, old, factor):
+    for array in (top, old, factor):
         s = s.set_scope(array, "local")
     i, j = _axes(s, a.powers.name)[-2:]
     return s.reorder(j, i).vectorize(i, width=rows)

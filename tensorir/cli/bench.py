@@ -31,7 +31,7 @@ from tensorir.support.errors import ArgumentError, KernelError
 from tensorir.support.knobs import knobs
 from tensorir.support.names import hint
 
-__all__ = ["Report", "add_arguments", "bench", "run"]
+__all__ = ["Report", "add_arguments", "bench", "operator_of", "run", "sizes_of"]
 
 EPILOG = """\
 examples:
@@ -141,7 +141,7 @@ def run(options: argparse.Namespace, out: TextIO) -> int:
         return _list(out)
     if options.op is None:
         _fail("expected the name of an operator", _LIST, (_EXAMPLE, "a matrix product"))
-    op, sizes = _operator(options.op), _sizes(options.sizes)
+    op, sizes = operator_of(options.op), sizes_of(options.sizes)
     _check(op, sizes, options.dtype, options.threads)
     wanted = environment(options.threads)
     if wanted == dict(os.environ):
@@ -169,13 +169,14 @@ def _list(out: TextIO) -> int:
     return 0
 
 
-def _operator(name: str) -> Operator:
+def operator_of(name: str) -> Operator:
+    """The operator of that name, or an error that names those there are."""
     if name not in operators():
         _fail(f"there is no operator {name!r:.60}{hint(name, operators())}", _LIST)
     return operator(name)
 
 
-def _sizes(words: Sequence[str]) -> tuple[int, ...]:
+def sizes_of(words: Sequence[str]) -> tuple[int, ...]:
     """Integers; `64x32` is two of them."""
     found: list[int] = []
     for word in words:

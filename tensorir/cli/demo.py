@@ -1,4 +1,7 @@
-"""`tensorir demo`: a matrix product scheduled step by step, refused once, checked and measured."""
+"""`tensorir demo`: a matrix product scheduled step by step, refused once, checked and measured.
+
+Then the same for a GPU, in the emulator: `demo_cuda`.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from typing import TextIO
 
 import tensorir as tir
 from schedules.cpu.matmul import params
+from tensorir.cli import demo_cuda
 from tensorir.cli.fair import environment, medians
 from tensorir.codegen import cpu
 from tensorir.inspect.text import nest
@@ -62,6 +66,8 @@ def run(out: TextIO) -> int:
 def demo(out: TextIO, size: int = SIZE) -> int:
     """Schedule, refuse, compile, check and measure a product of two square matrices.
 
+    Then once more for a GPU, in the emulator.
+
     Parameters
     ----------
     out
@@ -92,6 +98,7 @@ def demo(out: TextIO, size: int = SIZE) -> int:
         before = stage.schedule
     out.flush()
     _measure(out, size, first, found, target)
+    demo_cuda.demo(out, product(demo_cuda.SIZE))
     return 0
 
 

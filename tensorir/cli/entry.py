@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 import tensorir as tir
-from tensorir.cli import bench, demo, doctor
+from tensorir.cli import bench, build, demo, doctor, emulate
 from tensorir.support.errors import TensorIRError, full_text
 
 __all__ = ["main"]
@@ -49,6 +49,20 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     bench.add_arguments(command)
     command.set_defaults(run=bench.run)
+    does = "build an operator for a target, and print its code or a report"
+    command = commands.add_parser(
+        "build", help=does, description=f"{does.capitalize()}.", epilog=build.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    build.add_arguments(command)
+    command.set_defaults(run=build.run)
+    does = "run a kernel of a PTX file without a GPU, and check what it does"
+    command = commands.add_parser(
+        "emulate", help=does, description=f"{does.capitalize()}.", epilog=emulate.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    emulate.add_arguments(command)
+    command.set_defaults(run=emulate.run)
     does = "schedule a matrix product step by step, check it, and measure it"
     command = commands.add_parser("demo", help=does, description=does.capitalize() + ".")
     command.set_defaults(run=_demo)

@@ -9,6 +9,7 @@ leave the object.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import gcd
 from typing import NamedTuple
 
 from tensorir.codegen.types import BITS, MEMORY, VALUE
@@ -16,7 +17,7 @@ from tensorir.codegen.values import Emitter, Int, Lane
 from tensorir.ir.affine import Atom, Lin, rejoin
 from tensorir.ir.expr import Axis, Var
 from tensorir.ir.statement import Access, Array, May
-from tensorir.ir.stmt import Run, Storage
+from tensorir.ir.stmt import Run, Storage, Swizzle
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +68,8 @@ class Flat:
     keep: tuple[Access, tuple[Lin, ...]]
     epoch: int = -1
     pointer: str = ""
+    turned: Int = 0
+    unit: int = 0
     varying: list[tuple[Atom, int, Int]] = field(default_factory=list)
 
 
@@ -74,7 +77,7 @@ class Spot(NamedTuple):
     """An address: `pointer`, plus `offset` elements that are a name or 0, plus `const`.
 
     From lane to lane it moves by `lane` elements; `lanes` is a vector of further offsets where
-    that is no constant.
+    that is no constant. Lane 0 lies at a multiple of `unit` elements, which may be 0.
     """
 
     pointer: str
@@ -82,6 +85,7 @@ class Spot(NamedTuple):
     const: int
     lane: Int
     lanes: str | None
+    unit: int = 1
 
 
 def flat_of(em: Emitter, access: Access, run: Run) -> Flat:
@@ -163,11 +167,18 @@ def _fix(em: Emitter, flat: Flat) -> None:
         by_name.setdefault(x, []).append((stride, v))
     p = flat.home.pointer
     order = sorted(by_name, key=lambda x: em.depth.get(x, 0))
+    storage = flat.home.storage
+    swizzle = storage.swizzle if storage is not None else None
+    flat.turned, flat.unit = 0, 0
     for x in order:
         step: Int = 0
         for stride, v in by_name[x]:
             step = em.add(step, em.mul(stride, v))
-        p = gep(em, flat.home.memory, p, em.mul(x, step))
+        flat.unit = gcd(flat.unit, step) if isinstance(step, int) else 1
+        if swizzle is not None and (isinstance(step, str) or step % swizzle.span):
+            flat.turned = em.add(flat.turned, em.mul(x, step))
+        else:
+            p = gep(em, flat.home.memory, p, em.mul(x, step))
     flat.pointer, flat.varying, flat.epoch = p, varying, em.epoch
 
 
@@ -179,6 +190,7 @@ def locate(em: Emitter, flat: Flat) -> Spot:
     lane: Int = 0
     lanes: str | None = None
     params = flat.params
+    unit = flat.unit
     offset: Int = 0
     env = em.env
     for a, v, stride in flat.varying:
@@ -201,12 +213,14 @@ def locate(em: Emitter, flat: Flat) -> Spot:
                 lane = em.add(lane, em.mul(stride, v))
                 x = x.base
         if isinstance(x, str):
+            unit = gcd(unit, v * stride) if isinstance(stride, int) else 1
             offset = em.add(offset, em.mul(x, em.mul(stride, v)))
         elif isinstance(stride, int):
             const += v * x * stride
         elif x:
             params = [*params, (stride, v * x)]
     if params:
+        unit = 1
         total: dict[Int, int] = {}
         for s, k in params:
             total[s] = total.get(s, 0) + k
@@ -214,7 +228,46 @@ def locate(em: Emitter, flat: Flat) -> Spot:
             offset = em.add(offset, em.mul(s, k))
     if isinstance(offset, int):
         const, offset = const + offset, 0
-    return Spot(flat.pointer, offset, const, lane, lanes)
+    spot = Spot(flat.pointer, offset, const, lane, lanes, gcd(unit, const))
+    storage = flat.home.storage
+    if storage is not None and storage.swizzle is not None:
+        return _turned(em, flat, storage.swizzle, spot)
+    return spot
+
+
+def _turned(em: Emitter, flat: Flat, w: Swizzle, spot: Spot) -> Spot:
+    """The place of an address in storage whose pieces are turned; whole turns stay outside."""
+    low = spot.const % w.span
+    at = em.add(em.add(flat.turned, spot.offset), low)
+    place = w.place(at) if isinstance(at, int) else _xored(em, w, at, "i64")
+    still = spot.lanes is None and (spot.lane == 0 or em.lane is None)
+    if spot.lane == 1 and spot.lanes is None and em.width <= 1 << w.base:
+        # a vector within one piece
+        still = still or spot.unit % em.width == 0
+    lanes = None
+    if not still:
+        ty = f"<{em.width} x i64>"
+        apart = em.ramp(0, spot.lane)
+        if spot.lanes is not None:
+            apart = em.op(f"add {ty} {{0}}, {{1}}", spot.lanes, apart)
+        every = em.op(f"add {ty} {{0}}, {{1}}", em.spread(at, "i64"), apart)
+        every = _xored(em, w, every, ty)
+        lanes = em.op(f"sub {ty} {{0}}, {{1}}", every, em.spread(place, "i64"))
+    whole = spot.const - low
+    if isinstance(place, int):
+        whole, place = whole + place, 0
+    unit = gcd(spot.unit, 1 << w.base)
+    return Spot(spot.pointer, place, whole, spot.lane if still else 0, lanes, unit)
+
+
+def _xored(em: Emitter, w: Swizzle, at: str, ty: str) -> str:
+    def const(x: int) -> str:
+        return str(x) if ty == "i64" else f"splat (i64 {x})"
+
+    bits = em.op(f"lshr {ty} {{0}}, {const(w.base + w.shift)}", at)
+    bits = em.op(f"and {ty} {{0}}, {const((1 << w.bits) - 1)}", bits)
+    bits = em.op(f"shl {ty} {{0}}, {const(w.base)}", bits)
+    return em.op(f"xor {ty} {{0}}, {{1}}", at, bits)
 
 
 def gep(em: Emitter, ty: str, pointer: str, by: Int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tensorir.support.errors import ArgumentError, ArgumentTypeError, Unsupporte
 from tensorir.support.names import hint
 from tensorir.support.tracebacks import user_api
 
-__all__ = ["NAMES", "attributes", "module", "target"]
+__all__ = ["NAMES", "attributes", "module", "target", "unknown"]
 
 _V1 = "cmov cx8 fxsr mmx sse sse2"
 _V2 = f"{_V1} crc32 cx16 popcnt sahf sse3 sse4.1 sse4.2 ssse3"
@@ -91,9 +92,14 @@ def target(name: object = "native") -> Target:
     if name in _CPUS:
         return _named(name)
     if name.partition(":")[0] in ("cuda", "emulator"):
-        raise UnsupportedError(f"target {name!r} is not there yet; there are CPUs only")
-    raise ArgumentError(
-        f"there is no target {name!r}{hint(name, NAMES)}", details=f"  known  {', '.join(NAMES)}"
+        raise UnsupportedError(f"target {name!r} is a GPU; this is for processors")
+    raise unknown(name, NAMES)
+
+
+def unknown(name: str, known: Sequence[str]) -> ArgumentError:
+    """The error for a name that no target has."""
+    return ArgumentError(
+        f"there is no target {name!r:.60}{hint(name, known)}", details=f"  known  {', '.join(known)}"
     )
 
 

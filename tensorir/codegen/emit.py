@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensorir.codegen import atomics, intrinsics, prefetch, streaming, work
+from tensorir.codegen import async_copies, atomics, crossing, intrinsics, prefetch, streaming, work
 from tensorir.codegen.address import Flat, Spot, flat_of, home, locate
 from tensorir.codegen.expressions import value
 from tensorir.codegen.function import allocate, assemble, release, text_of
@@ -194,7 +194,12 @@ def _bound(em: Emitter, loop: For) -> None:
                 facts.append(("ge", e - axis * c))
     em.env[loop.axis] = device.values[loop.axis]
     em.epoch += 1
-    go(em, If(tuple(facts), loop.body) if facts else loop.body)
+    if crossing.crossed(loop):
+        leave(em)
+        flush(em)
+        crossing.across(em, loop, facts)
+    else:
+        go(em, If(tuple(facts), loop.body) if facts else loop.body)
     em.epoch += 1
     del em.env[loop.axis]
 
@@ -266,7 +271,10 @@ def _counted(em: Emitter, loop: For) -> None:
         leave(em)
         region(em, loop, first, last)
     else:
+        apart = em.lanes_apart(e for _, e in (*loop.lower, *loop.upper))
+        em.apart += apart
         counted(em, loop, first, last)
+        em.apart -= apart
     em.limits.pop(loop.axis, None)
 
 
@@ -306,6 +314,13 @@ def counted(em: Emitter, loop: For, first: Int, last: Int) -> None:
 
 
 def _if(em: Emitter, node: If) -> None:
+    apart = em.lanes_apart(e for _, e in node.conds)
+    em.apart += apart
+    _branches(em, node)
+    em.apart -= apart
+
+
+def _branches(em: Emitter, node: If) -> None:
     condition = em.all_hold(node.conds)
     if condition == "false":
         if node.other is not None:
@@ -379,8 +394,8 @@ def _alloc(em: Emitter, node: Alloc) -> None:
 
 def run(em: Emitter, node: Run) -> None:
     """One instance of a statement, or one for each lane."""
-    if node.statement.role == "barrier":
-        _barrier(em)
+    if node.statement.synchronises:
+        _synchronise(em, node.statement)
         return
     shared, mask = em.conditions(node.conds) if node.conds else (None, None)
     if shared == "false":
@@ -404,13 +419,18 @@ def run(em: Emitter, node: Run) -> None:
     instance(em, Instance(node, node.statement, needs, mask))
 
 
-def _barrier(em: Emitter) -> None:
-    """All threads of the block meet; what was read before may have changed."""
+def _synchronise(em: Emitter, stmt: Statement) -> None:
+    """All threads of the block meet, or copies are waited for: what was read may have changed."""
     leave(em)
     flush(em)
-    name = "llvm.nvvm.barrier.cta.sync.aligned.all"
-    em.module.declare(name, "void", "i32")
-    em.emit(f"call void @{name}(i32 0)")
+    if stmt.role == "commit":
+        em.module.declare("llvm.nvvm.cp.async.commit.group", "void", "")
+        em.emit("call void @llvm.nvvm.cp.async.commit.group()")
+        return
+    waits = stmt.role == "wait"
+    name = "cp.async.wait.group" if waits else "barrier.cta.sync.aligned.all"
+    em.module.declare(f"llvm.nvvm.{name}", "void", "i32 immarg" if waits else "i32")
+    em.emit(f"call void @llvm.nvvm.{name}(i32 {stmt.in_flight if waits else 0})")
     em.known.clear()
 
 
@@ -458,6 +478,8 @@ def instance(em: Emitter, inst: Instance) -> None:
             one_by_one(em, inst)
         else:
             atomics.update(em, inst, places[0][0], places[0][1])
+        return
+    if len(places) == 1 and async_copies.copy(em, inst, places[0][0], places[0][1]):
         return
     values = [value(em, inst, body) for body in inst.stmt.bodies]
     em.writer = inst.stmt if em.pending is not None and _writes_once(inst.stmt) else None

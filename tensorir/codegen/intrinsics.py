@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import permutations
 
+from tensorir.codegen import matrix
 from tensorir.codegen.address import Flat, flat_of, locate, pointer_of
 from tensorir.codegen.loads import Instance, flush_of, load
 from tensorir.codegen.stores import flush, store
@@ -16,6 +17,7 @@ from tensorir.codegen.types import BITS, VALUE, vector
 from tensorir.codegen.values import Emitter, Lane
 from tensorir.ir.expr import Axis
 from tensorir.ir.intrinsic import Intrinsic, Operand
+from tensorir.ir.matrix import MatrixIntrinsic
 from tensorir.ir.stmt import For, Node, Run
 from tensorir.poly.instruction import matches, operand_of
 from tensorir.support.errors import UnsupportedError
@@ -39,6 +41,8 @@ def call(em: Emitter, loop: For) -> bool:
     """
     intrinsic = loop.intrinsic
     assert intrinsic is not None
+    if isinstance(intrinsic, MatrixIntrinsic):
+        return matrix.call(em, loop, intrinsic)
     _require(em, intrinsic)
     if em.guarded is not None:
         flush(em)

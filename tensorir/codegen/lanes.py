@@ -80,7 +80,7 @@ def _reduce(em: Emitter, inst: Instance, name: str, parts: tuple[Expr, ...]) -> 
         text = em.spread(text, VALUE[d.name])
     ty, w = VALUE[d.name], em.width
     if inst.alive is not None:
-        neutral = constant(literal(_neutral(name, d), d), ty, w)
+        neutral = constant(literal(neutral_of(name, d), d), ty, w)
         v = vector(ty, w)
         form = f"select <{w} x i1> {{0}}, {v} {{1}}, {v} {{2}}"
         text = em.op(form, inst.alive, text, neutral)
@@ -163,7 +163,7 @@ def _any_nan(em: Emitter, texts: list[str], v: str) -> str:
     return em.op(f"call i1 @{name}({lanes} {{0}})", found)
 
 
-def _neutral(name: str, d: DType) -> bool | int | float:
+def neutral_of(name: str, d: DType) -> bool | int | float:
     """What changes nothing."""
     if name in ("add", "or", "xor"):
         return False if d == BOOL else -0.0 if d.is_float else 0

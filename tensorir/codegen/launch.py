@@ -181,7 +181,7 @@ def _loops(launch: LoweredLaunch, index: str) -> tuple[tuple[Bound, ...], ...]:
 
 def _shared(em: Emitter, launch: LoweredLaunch) -> None:
     """One arena of dynamic shared memory, in which each buffer has its place."""
-    name = f"{em.module.name}.shared"
+    name = f"{em.module.name}_shared"  # ptxas takes no dot in a name
     em.module.globals[name] = f"@{name} = external addrspace(3) global [0 x i8], align 128"
     cast = f"addrspacecast (ptr addrspace(3) @{name} to ptr)"
     base = em.op(f"getelementptr i8, ptr {cast}, i64 0", hint="shared")

@@ -21,6 +21,7 @@ from tensorir.codegen.address import (
     pointer_of,
     register_of,
 )
+from tensorir.codegen.alignment import WIDEST, of_vector, within
 from tensorir.codegen.types import suffix, vector
 from tensorir.codegen.values import Emitter, Int, Lane, Val, iota
 from tensorir.ir.affine import Lin
@@ -173,7 +174,8 @@ def _load_one(em: Emitter, home: Home, spot: Spot, guard: str | None) -> Val:
     if found is None:
         if guard is not None:
             at = em.op("select i1 {0}, ptr {1}, ptr {2}", guard, at, em.dummy(), hint="p")
-        raw = em.now(f"load {home.memory}, ptr {at}, align {home.align}")
+        align = within(em, home, at, WIDEST) if guard is None else home.align
+        raw = em.now(f"load {home.memory}, ptr {at}, align {align}")
         found = known[key] = (from_memory(em, home, raw, 0), False)
     return found
 
@@ -206,7 +208,8 @@ def contiguous(em: Emitter, home: Home, at: str, mask: str | None) -> str:
     """A vector of neighbours in memory."""
     ty = f"<{em.width} x {home.memory}>"
     if mask is None:
-        return em.now(f"load {ty}, ptr {at}, align {home.align}")
+        return em.now(f"load {ty}, ptr {at}, align {of_vector(em, home, at)}")
+    # with the alignment of a whole vector, LLVM would read all of it on a GPU, beyond the end too
     name = f"llvm.masked.load.{suffix(home.memory, em.width)}.p0"
     em.module.declare(name, ty, f"ptr, <{em.width} x i1>, {ty}")
     return em.now(

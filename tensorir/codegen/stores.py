@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tensorir.codegen.address import Flat, Home, Spot, gep, pointer_of, register_of
+from tensorir.codegen.alignment import WIDEST, of_vector, within
 from tensorir.codegen.loads import pointers, reverse
 from tensorir.codegen.shuffles import interleave, transpose
 from tensorir.codegen.streaming import hint
@@ -76,7 +77,7 @@ def _store_one(em: Emitter, home: Home, spot: Spot, text: str) -> None:
         flush_key(em, home.key)
     raw = to_memory(em, home, text, 0)
     at = pointer_of(em, home.memory, spot)
-    em.emit(f"store {home.memory} {raw}, ptr {at}, align {home.align}")
+    em.emit(f"store {home.memory} {raw}, ptr {at}, align {within(em, home, at, WIDEST)}")
     em.forget(home.key)
     if home.key is home.array:
         em.known[home.key] = {(at, None): (text, False)}
@@ -98,6 +99,9 @@ def _store_lanes(em: Emitter, home: Home, spot: Spot, text: str, mask: str | Non
             em.known[home.key] = {(at, 1, None, None, em.width): (text, True)}
     elif plain and spot.lane == -1:
         turned = None if mask is None else reverse(em, "i1", mask)
+        if mask in em.lanes_on:
+            backwards = f"{em.lanes_on[mask]:0{em.width}b}"[::-1]
+            em.lanes_on[str(turned)] = int(backwards, 2)
         first = gep(em, home.memory, at, 1 - em.width)
         _write(em, home, first, reverse(em, home.memory, raw), turned)
     else:
@@ -107,8 +111,16 @@ def _store_lanes(em: Emitter, home: Home, spot: Spot, text: str, mask: str | Non
 def _write(em: Emitter, home: Home, at: str, raw: str, mask: str | None) -> None:
     ty = f"<{em.width} x {home.memory}>"
     if mask is None:
-        how = hint(em, home, at) or f"align {home.align}"
+        how = hint(em, home, at) or f"align {of_vector(em, home, at)}"
         em.emit(f"store {ty} {raw}, ptr {at}, {how}")
+        return
+    lanes = em.lanes_on.get(mask, 0)
+    if lanes.bit_count() == 1 and home.memory.startswith("i"):
+        # LLVM 22.1 writes the one lane of a constant mask in the type that `raw` was cut down from
+        k = lanes.bit_length() - 1
+        one = em.op(f"extractelement {ty} {{0}}, i64 {k}", raw)
+        to = gep(em, home.memory, at, k)
+        em.emit(f"store {home.memory} {one}, ptr {to}, align {home.align}")
         return
     name = f"llvm.masked.store.{suffix(home.memory, em.width)}.p0"
     em.module.declare(name, "void", f"{ty}, ptr, <{em.width} x i1>")

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from math import gcd
 
 from tensorir.codegen.address import Home, flat_of
+from tensorir.codegen.alignment import multiple
 from tensorir.codegen.module import Module
-from tensorir.codegen.types import BITS
 from tensorir.codegen.values import Emitter, Int
 from tensorir.ir.expr import Axis
 from tensorir.ir.statement import Access, Array
@@ -198,49 +198,16 @@ def hint(em: Emitter, home: Home, at: str) -> str | None:
     """What marks a store of a vector at `at` as streaming, its alignment with it; None: plain."""
     if not em.streaming or home.array not in em.streaming:
         return None
-    align = gcd(em.width * home.align, _multiple(em, home, at), em.unit)
+    # where rows begin at multiples of the unit
+    unit = em.unit // gcd(home.align, em.unit)
+    rows = {s: unit for s in home.strides[:-1] if isinstance(s, str)}
+    align = gcd(em.width * home.align, multiple(em, home, at, rows), em.unit)
     if align % UNIT:
         return None
     em.streamed = True
     em.module.streamed[home.array] = None
     em.module.globals[_MARK] = f"{_MARK} = !{{i32 1}}"
     return f"align {align}, !nontemporal {_MARK}"
-
-
-def _multiple(em: Emitter, home: Home, at: str) -> int:
-    """A number of bytes that divides an address, where rows begin at multiples of the unit.
-
-    Pointers are written as sums, so that this follows them back to where the array begins.
-    """
-    size = BITS[home.memory] // 8
-    rows = {s for s in home.strides[:-1] if isinstance(s, str)}
-    known: dict[str, int] = {}
-
-    def of(x: int | str) -> int:
-        """A divisor of an integer, 0 of 0."""
-        if isinstance(x, int):
-            return x
-        if x in rows:
-            return em.unit // gcd(size, em.unit)
-        if x not in known:
-            known[x] = divisor(x)
-        return known[x]
-
-    def divisor(x: str) -> int:
-        form, *args = em.made.get(x, ("",))
-        if form.startswith("add i64"):
-            return gcd(of(args[0]), of(args[1]))
-        if form.startswith("mul i64"):
-            return of(args[0]) * of(args[1])
-        return 1
-
-    total = 0
-    while at != home.pointer:
-        form, *args = em.made.get(at, ("",))
-        if not form.startswith(f"getelementptr {home.memory},"):
-            return 1
-        at, total = str(args[0]), gcd(total, size * of(args[1]))
-    return total
 
 
 def fence(em: Emitter) -> None:

@@ -86,6 +86,8 @@ class Emitter:
         self.block: dict[object, str] = {}
         # values known to be in memory, by array, then by address and kind
         self.known: dict[object, dict[object, Val]] = {}
+        # masks that are constant, and their lanes as bits
+        self.lanes_on: dict[str, int] = {}
         # strided vector stores that wait for their neighbours: by (pointer, stride, memory, lanes)
         self.pending: dict[tuple[str, Int, object, int], dict[int, Part]] | None = None
         # the conditions of the row of a partial tile that is being written
@@ -103,6 +105,8 @@ class Emitter:
         self.outlined = False
         # the numbers of threads and blocks, on a GPU
         self.device: Device | None = None
+        # how many conditions around depend on the lane of a warp, so that some may not be there
+        self.apart = 0
         # indices that are computed and known to lie inside, where the code now is
         self.reached_mays: frozenset[May] = frozenset()
         # what every name is made of that has no side effects: an operation and its operands
@@ -347,6 +351,13 @@ class Emitter:
             return None
         return 0 if op == "//" else step
 
+    def lanes_apart(self, conditions: Iterable[Lin]) -> bool:
+        """Whether some of these may differ from one lane of a warp to the next."""
+        if self.device is None:
+            return False
+        lanes = {a for a in self.device.extents if a.name == "threadIdx.x"}
+        return any(a in lanes for e in conditions for a in e.atoms())
+
     def lanes_of(self, e: Lin) -> str:
         """The value of `e` in each lane, a vector of i64."""
         step = self.along_lanes(e)
@@ -417,7 +428,10 @@ class Emitter:
         if a is None or b is None or a == b:
             return b if a is None else a
         ty = f"<{width} x i1>" if width else "i1"
-        return self.op(f"and {ty} {{0}}, {{1}}", a, b)
+        together = self.op(f"and {ty} {{0}}, {{1}}", a, b)
+        if a in self.lanes_on and b in self.lanes_on:
+            self.lanes_on[together] = self.lanes_on[a] & self.lanes_on[b]
+        return together
 
     def holds(self, e: Lin) -> str | None:
         """`e >= 0` in lane 0: None if it always holds."""
@@ -494,7 +508,11 @@ class Emitter:
         ty = f"i{bits}"
         short = self.op(f"trunc i64 {{0}} to {ty}", count) if isinstance(count, str) else count
         ramp = iota(ty, w)
-        return self.op(f"icmp {test} <{w} x {ty}> {ramp}, {{0}}", self.spread(short, ty), hint="m")
+        mask = self.op(f"icmp {test} <{w} x {ty}> {ramp}, {{0}}", self.spread(short, ty), hint="m")
+        if isinstance(count, int):
+            before = (1 << count) - 1
+            self.lanes_on[mask] = before if test == "ult" else (1 << w) - 1 - before
+        return mask
 
     def mask_of(self, scalar: str | None, mask: str | None) -> str | None:
         """One mask for a condition that all lanes share and one for each lane."""

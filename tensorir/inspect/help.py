@@ -41,10 +41,35 @@ WORDS: tuple[tuple[str, ...], ...] = (
     ("bind", "loop to grid or thread index", "bind", "gpu_blocks, gpu_threads", _NONE, "mapping"),
     ("compute_at, compute_inline", "where a stage is computed", _SAME, _SAME, "compute_at",
      "producer-consumer fusion"),
-    ("cache_read, cache_write", "copy through a faster memory", _SAME, "in, store_in",
-     "stage_mem", "packing, promotion"),
+    ("reverse_compute_at", "a stage done where its input is made", _SAME, _NONE, _NONE,
+     "epilogue fusion"),
+    ("cache_read, cache_write", "copy through a faster memory", _SAME, "in", "stage_mem",
+     "packing, promotion"),
+    ("set_scope", "which memory an array lives in", _SAME, "store_in", "set_memory",
+     "address space"),
+    ("transform_layout", "another order of an array", _SAME, "reorder_storage", "rearrange_dim",
+     "data layout transformation"),
+    ("reuse", "two arrays in one place", _NONE, _NONE, "reuse_buffer", "storage mapping"),
     ("rfactor", "a reduction in partial results", "rfactor", "rfactor", _NONE,
      "reduction privatisation"),
+    ("init_at, decompose_reduction", "where sums start at zero", "decompose_reduction", _NONE,
+     _NONE, _NONE),
+    ("online", "dependent reductions in one pass", _NONE, _NONE, _NONE, "online softmax"),
+    ("atomic", "updates that may meet", _NONE, "atomic", _NONE, "omp atomic"),
+    ("unroll", "copies of the body, no loop", "unroll", "unroll", "unroll_loop", "full unrolling"),
+    ("unroll_and_jam", "blocks of a loop, side by side inside", _NONE, _NONE, _NONE,
+     "register tiling"),
+    ("vectorize", "a loop in vector lanes", "vectorize", "vectorize", "vectorize", "simd"),
+    ("parallel", "a loop on all threads", "parallel", "parallel", "parallelize_loop",
+     "parallel for"),
+    ("specialize", "a nest for some sizes", _NONE, "specialize", "specialize",
+     "multi-versioning"),
+    ("tensorize", "a nest becomes an instruction", "tensorize", _NONE, "replace",
+     "instruction selection"),
+    ("prefetch", "ask now for what comes later", _NONE, "prefetch", _NONE,
+     "software prefetching"),
+    ("pipeline, double_buffer", "fetch ahead of the loop that uses it", "software_pipeline_stage",
+     "ring_buffer", _NONE, "software pipelining"),
 )  # fmt: skip
 
 #: Errors and notions, by the word under which messages point here.
@@ -98,8 +123,9 @@ TOPICS: dict[str, str] = {
         how such blocks run with split(..., tail="auto" | "cut" | "guard" | "exact").
         """,
     "scope": """
-        Where a temporary array lives: "global" (memory, one array), or "local" (one for each
-        point of the loops around it: registers where it fits, else the stack or a small arena).
+        Where a temporary array lives: "global" (memory, one array), "local" (one for each point
+        of the loops around it: registers where it fits, else the stack or a small arena), or, on
+        a GPU, "shared" (one for each block of threads).
         """,
     "reassociation": """
         A floating sum has another rounding in another order. Reordering a reduction's own loop,

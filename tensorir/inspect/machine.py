@@ -10,7 +10,6 @@ import json
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -23,8 +22,9 @@ from typing import Any
 
 from tensorir.codegen import cpu, llvm
 from tensorir.ir.language import compute, placeholder
-from tensorir.runtime import layout, threads
+from tensorir.runtime import layout, ptxas, threads
 from tensorir.runtime.build import build
+from tensorir.schedule.schedule import schedule
 from tensorir.support import cache
 from tensorir.support.errors import TensorIRError
 from tensorir.support.knobs import knobs
@@ -76,7 +76,7 @@ def report() -> Report:
     facts: list[Fact] = []
     missing: list[Missing] = []
     works = False
-    for part in (_python, _libraries, _processor, _openmp, _cache, _cuda, _self_test):
+    for part in (_python, _libraries, _processor, _openmp, _cache, _cuda, _self_test, _emulator):
         for found in part():
             if isinstance(found, Missing):
                 missing.append(found)
@@ -223,13 +223,18 @@ def _cuda() -> _Found:
     library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     said = _run([sys.executable, "-c", _ASK_DRIVER, library])
     yield from _driver(said)
-    path = _ptxas()
-    if path is None:
-        cost = "code for GPUs would not be checked by NVIDIA's assembler"
-        yield Missing("ptxas", cost, "pip install 'tensorir[cuda]'")
-        return
-    found = re.search(r"release ([\d.]+)", _run([path, "--version"]) or "")
-    yield Fact("CUDA", "ptxas", f"{found[1] if found else 'version unknown'}, {path}")
+    for tool, cost in _TOOLS:
+        path = ptxas.find(tool)
+        if path is None:
+            yield Missing(tool, cost, "pip install 'tensorir[cuda]'")
+        else:
+            yield Fact("CUDA", tool, f"{ptxas.version(path)}, {path}")
+
+
+_TOOLS = (
+    ("ptxas", "the driver assembles code for GPUs; no Kernel.resources"),
+    ("nvdisasm", "no Kernel.sass, unless cuobjdump is there"),
+)
 
 
 def _driver(said: str | None) -> _Found:
@@ -248,19 +253,6 @@ def _driver(said: str | None) -> _Found:
         yield Missing("a CUDA device", cost)
     for name, high, low in told["devices"]:
         yield Fact("CUDA", "device", f"{name}, compute capability {high}.{low}")
-
-
-def _ptxas() -> str | None:
-    """The assembler on the PATH, or in a wheel of NVIDIA's."""
-    found = shutil.which("ptxas")
-    if found is not None:
-        return found
-    name = "ptxas.exe" if sys.platform == "win32" else "ptxas"
-    for entry in sys.path:
-        wheels = sorted(Path(entry or ".").glob(f"nvidia/*/bin/{name}"))
-        if wheels:
-            return str(wheels[-1])
-    return None
 
 
 def _run(command: list[str]) -> str | None:
@@ -301,3 +293,24 @@ def _self_test() -> _Found:
         yield Missing("a kernel that is right", "a test kernel gave wrong numbers: report this")
         return
     yield Fact("kernels", "test", f"compiled and right, {took:.0f} ms")
+
+
+def _emulator() -> _Found:
+    """Compile a small kernel for CUDA, and run it in the emulator."""
+    import numpy as np
+
+    x = np.arange(100, dtype=np.float32)
+    start = time.perf_counter()
+    try:
+        a = placeholder((100,), "float32", name="a")
+        s = schedule(compute((100,), lambda i: a[i] * 2.0 + 1.0, name="b"))
+        s = s.split("i", 32, into=("io", "ii")).bind("io", "blockIdx.x").bind("ii", "threadIdx.x")
+        right = bool(np.array_equal(build(s, target="emulator")(x), x * 2 + 1))
+    except (TensorIRError, ImportError, OSError) as error:
+        yield Missing("the emulator of CUDA", f"{type(error).__name__}: {error}")
+        return
+    took = 1e3 * (time.perf_counter() - start)
+    if not right:
+        yield Missing("the emulator of CUDA", "a test kernel gave wrong numbers: report this")
+        return
+    yield Fact("CUDA kernels", "emulator", f"compiled, run and right, {took:.0f} ms")

@@ -56,7 +56,15 @@ class Lin:
     def __sub__(self, other: LinLike) -> Lin:
         if isinstance(other, int):
             return _make(self.terms, self.const - other)
-        return self + lin(other) * -1
+        o = lin(other)
+        terms = dict(self.terms)
+        for a, v in o.terms.items():
+            s = terms.get(a, 0) - v
+            if s:
+                terms[a] = s
+            else:
+                del terms[a]
+        return _make(terms, self.const - o.const)
 
     def __rsub__(self, other: LinLike) -> Lin:
         return lin(other) + self * -1
@@ -110,19 +118,26 @@ class Lin:
 
     def subst(self, env: Mapping[Axis | Var, Lin]) -> Lin:
         """Every atom in `env` replaced by its expression, inside floors too."""
-        if not any(isinstance(a, tuple) or a in env for a in self.terms):
+        for a in self.terms:
+            if isinstance(a, tuple) or a in env:
+                break
+        else:
             return self
-        out = _make({}, self.const)
+        terms: dict[Atom, int] = {}
+        const = self.const
         for a, v in self.terms.items():
             if isinstance(a, tuple):
                 inner = a[1].subst(env)
                 new = floordiv(inner, a[2]) if a[0] == "//" else floormod(inner, a[2])
-                out = out + new * v
             elif a in env:
-                out = out + env[a] * v
+                new = env[a]
             else:
-                out = out + _make({a: v}, 0)
-        return out
+                _add(terms, a, v)
+                continue
+            const += new.const * v
+            for b, w in new.terms.items():
+                _add(terms, b, w * v)
+        return _make(terms, const)
 
     def evaluate(self, env: Mapping[Axis | Var, int]) -> int:
         """Its value where `env` gives every axis and size."""
@@ -161,6 +176,15 @@ def _make(terms: dict[Atom, int], const: int) -> Lin:
     r = Lin.__new__(Lin)
     r.terms, r.const, r._hash = terms, const, 0
     return r
+
+
+def _add(terms: dict[Atom, int], a: Atom, v: int) -> None:
+    """Add a term to a sum."""
+    total = terms.get(a, 0) + v
+    if total:
+        terms[a] = total
+    else:
+        terms.pop(a, None)
 
 
 ZERO = _make({}, 0)

@@ -1,7 +1,8 @@
 """Maths functions of scalar expressions. Integers become floats as in numpy.
 
-In float32 the common ones are expanded in the library's own code with a stated error bound; the
-others call the C library lane by lane (see the numeric contract in the documentation).
+In float32, and on a GPU in float64, they are expanded in the library's own code with a stated error
+bound; float64 on a processor calls the C library lane by lane (see the numeric contract in the
+documentation).
 """
 
 from __future__ import annotations

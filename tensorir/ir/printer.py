@@ -166,8 +166,10 @@ def statement_text(
     name
         Gives each axis and size its text; their own names by default.
     """
-    if stmt.role == "barrier":
-        return "barrier"
+    if stmt.role == "wait":
+        return f"wait for copies, all but {stmt.in_flight} groups"
+    if stmt.synchronises:
+        return "end of a group of copies" if stmt.role == "commit" else "barrier"
     env: dict[Axis | Var, Lin] = {}
     if isinstance(args, Mapping):
         env.update(args.items())
@@ -297,7 +299,9 @@ def kind_text(node: For) -> str:
         return ""
     if node.kind == "vectorize" and node.width is not None:
         return f"vectorize {node.width}"
-    return f"bind {node.bind}" if node.bind is not None else node.kind
+    if node.bind is None:
+        return node.kind
+    return f"bind {node.bind}" + (", combined" if node.width is not None else "")
 
 
 def _lower(b: Bound) -> Lin:

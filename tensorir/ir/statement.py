@@ -14,7 +14,9 @@ from tensorir.ir.expr import Axis, Expr
 from tensorir.ir.reducer import Reducer
 
 ArrayRole: TypeAlias = Literal["input", "output", "temp"]
-StatementRole: TypeAlias = Literal["init", "update", "finish", "copy", "compute", "barrier"]
+StatementRole: TypeAlias = Literal[
+    "init", "update", "finish", "copy", "compute", "barrier", "commit", "wait"
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -101,6 +103,8 @@ class Statement:
         What it is to its stage.
     atomic
         Of an update: it is made in one step, so that threads may make several of a cell at once.
+    in_flight
+        Of a wait for asynchronous copies: how many of the youngest groups it does not wait for.
     """
 
     name: str
@@ -113,6 +117,12 @@ class Statement:
     role: StatementRole
     combiner: Reducer | None = None
     atomic: bool = False
+    in_flight: int = 0
+
+    @property
+    def synchronises(self) -> bool:
+        """Whether it touches no memory, and makes threads or copies wait for each other."""
+        return self.role in ("barrier", "commit", "wait")
 
     @property
     def read_order(self) -> tuple[int, ...]:

@@ -12,12 +12,47 @@ from typing import Literal, TypeAlias
 from tensorir.ir.affine import Conj, Lin
 from tensorir.ir.expr import Axis
 from tensorir.ir.intrinsic import Intrinsic
+from tensorir.ir.matrix import MatrixIntrinsic
 from tensorir.ir.statement import Array, Statement
 
 LoopKind: TypeAlias = Literal["serial", "parallel", "vectorize", "unroll", "bind"]
 Scope: TypeAlias = Literal["global", "local", "shared", "register", "stack", "arena"]
 # A bound (c, e): a lower one means ceil(e / c), an upper one floor(e / c), inclusive.
 Bound: TypeAlias = tuple[int, Lin]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The room of the last storage dimension: `by` elements more than it has, then as many more
+    as make it `offset` more than a multiple of `factor`."""
+
+    by: int = 0
+    factor: int = 1
+    offset: int = 0
+
+    def room(self, extent: int) -> int:
+        """How far rows of so many elements lie apart."""
+        least = extent + self.by
+        return least + (self.offset - least) % self.factor
+
+
+@dataclass(frozen=True, slots=True)
+class Swizzle:
+    """Where an element of storage lies that would lie at `x`: `bits` bits of `x` from `base` on
+    are xored with those `shift` higher. Each is its own inverse; what is below `base` stays."""
+
+    bits: int
+    base: int
+    shift: int
+
+    @property
+    def span(self) -> int:
+        """Elements after which it repeats."""
+        return 1 << (self.base + self.shift + self.bits)
+
+    def place(self, x: int) -> int:
+        """Where the element of number `x` lies."""
+        return x ^ (x >> (self.base + self.shift) & ((1 << self.bits) - 1)) << self.base
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +69,8 @@ class For:
     `extent` is set for a loop of constant extent that starts at 0 (its bounds then say the same).
     `hull` turns the meaning into least of lower and greatest of upper: the hull of statements
     whose ranges do not join; guards below keep it exact. `width` are the lanes of a vector loop;
-    its extent is a multiple of them. `intrinsic` is the instruction that stands for it and the
+    its extent is a multiple of them. It is 1 for a bound loop whose threads are combined into the
+    cell that they all update. `intrinsic` is the instruction that stands for it and the
     loops inside it, wherever no condition is left on them.
     """
 
@@ -47,7 +83,7 @@ class For:
     width: int | None = None
     hull: bool = False
     bind: str | None = None
-    intrinsic: Intrinsic | None = None
+    intrinsic: Intrinsic | MatrixIntrinsic | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +131,9 @@ class Storage:
     `% tile`. `origin` and `shape` are affine in the axes outside it and in sizes. `lanes` are
     vector axes outside it: each adds an innermost dimension, so that `shape` has
     `len(dims) + len(lanes)` entries. `register` is None, or the lanes of each register it lives
-    in (0: scalars).
+    in (0: scalars). `turns` are axes of loops each of whose iterations fills some cells anew,
+    of which nothing is read any more. `rows` and `swizzle` are as in the program's buffer; `shape`
+    has them already.
     """
 
     array: Array
@@ -107,6 +145,9 @@ class Storage:
     lanes: tuple[Axis, ...] = ()
     scope: Scope = "arena"
     register: int | None = None
+    turns: tuple[Axis, ...] = ()
+    rows: Rows | None = None
+    swizzle: Swizzle | None = None
     notes: tuple[str, ...] = field(default=())
 
 

@@ -61,7 +61,13 @@ class Target:
 
     @user_api
     def has(self, feature: str) -> bool:
-        """Whether code may use `feature`, by LLVM's name ("fma", "avx512vnni")."""
+        """Whether code may use `feature`, by LLVM's name ("fma", "avx512vnni").
+
+        Of a GPU a feature is the architecture from which on there is what is asked for: "sm_80".
+        """
+        if self.kind == "cuda" and feature.startswith("sm_"):
+            own, least = (int(x.removeprefix("sm_").rstrip("a")) for x in (self.cpu, feature))
+            return own >= least
         return f"+{feature}" in self.features.split(",")
 
     @property

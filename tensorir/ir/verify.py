@@ -124,7 +124,7 @@ def _reads_its_cell(s: Statement) -> bool:
 STATEMENT_RULES: tuple[Rule, ...] = (
     (
         Statement,
-        lambda s: len(s.writes) == len(s.bodies) and (s.bodies or s.role == "barrier"),
+        lambda s: len(s.writes) == len(s.bodies) and (s.bodies or s.synchronises),
         "a body for each write",
     ),
     (
@@ -152,7 +152,11 @@ LOOP_RULES: tuple[Rule, ...] = (
     (For, lambda n: len(n.lower) > 0 and len(n.upper) > 0, "a loop has a lower and an upper bound"),
     (For, lambda n: all(c > 0 for c, _ in (*n.lower, *n.upper)), "divisors of bounds are positive"),
     (For, lambda n: (n.kind == "bind") == (n.bind is not None), "a bound loop names its index"),
-    (For, lambda n: n.width is None or n.kind == "vectorize", "only a vector loop has lanes"),
+    (
+        For,
+        lambda n: n.width is None or n.kind in ("vectorize", "bind"),
+        "only a vector loop has lanes",
+    ),
     (
         For,
         lambda n: n.width is None or n.extent is None or n.extent % n.width == 0,

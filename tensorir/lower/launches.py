@@ -62,7 +62,7 @@ def lower_launches(
     """
     if program.specializations:
         raise UnsupportedError("specialize is not there yet for CUDA")
-    found, scratch = split.launches(program)
+    found, scratch = split.launches(program, asynchronous=target.has("sm_80"))
     out = []
     for launch in found:
         used = launch.program.arrays
@@ -108,6 +108,8 @@ def _arena(storages: tuple[Storage, ...]) -> tuple[dict[Array, int], int]:
                     details="  try  copying it at a loop further in, where its extent is constant",
                 )
             count *= max(e.const, 0)
+        if s.swizzle is not None:
+            count = -(-count // s.swizzle.span) * s.swizzle.span
         offsets[s.array] = at
         at += -(-count * s.array.dtype.bytes // _ALIGN) * _ALIGN
     if at > MOST_SHARED:

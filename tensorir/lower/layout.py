@@ -138,7 +138,8 @@ def _storage(
                 origin[d], extent[d] = found
     return Storage(
         array, tuple(origin), tuple(extent), dims, shape_of(tuple(extent), dims, {}),
-        buffer.outside, scope=_SCOPES[buffer.scope],
+        buffer.outside, scope=_SCOPES[buffer.scope], turns=buffer.turns,
+        rows=buffer.rows, swizzle=buffer.swizzle,
     )  # fmt: skip
 
 

@@ -196,7 +196,8 @@ class _Work:
         upper: tuple[Bound, ...], env: Env, conds: tuple[Lin, ...], open_: _Open,
     ) -> Node | None:  # fmt: skip
         """A loop that keeps its constant extent; its other bounds become conditions."""
-        name, mark, extent, width = n.axis.name, self.tree[n.axis], fixed.extent, None
+        name, mark, extent = n.axis.name, self.tree[n.axis], fixed.extent
+        width = n.width if kind == "bind" else None
         if kind == "vectorize" and (open_.lanes or _holds_vector(n.body)):
             kind = "unroll"
             self.out.notes.append(f"{name}: a vector loop around another one is unrolled")
@@ -229,7 +230,7 @@ class _Work:
             return None
         bounds: tuple[tuple[Bound, ...], tuple[Bound, ...]]
         bounds = ((1, ZERO),), ((1, Lin({}, extent - 1)),)
-        whole = width is None or extent == width
+        whole = kind != "vectorize" or extent == width
         asked = n.intrinsic if kind == n.kind and whole else None
         return For(axis, *bounds, body, kind, extent, width, bind=n.bind, intrinsic=asked)
 
@@ -266,7 +267,8 @@ class _Work:
         if body is None:
             return None
         hull = n.hull and (len(lower) > 1 or len(upper) > 1)
-        return For(axis, lower, upper, body, kind, extent, hull=hull, bind=n.bind)
+        width = n.width if kind == "bind" else None
+        return For(axis, lower, upper, body, kind, extent, width, hull=hull, bind=n.bind)
 
     def axis(self, mark: Loop, first: Lin) -> tuple[Axis, Lin]:
         """The axis that a loop gets, and where it begins; as before where it had one already."""

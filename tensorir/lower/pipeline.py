@@ -60,7 +60,7 @@ from tensorir.lower.layout import layouts
 from tensorir.lower.normalise import Normal, normalise
 from tensorir.lower.place import place
 from tensorir.lower.promote import promote
-from tensorir.lower.relax import relax, round_up, squeezed
+from tensorir.lower.relax import relax, round_up, squeezed, tightened, with_rows
 from tensorir.lower.specialized import joined
 from tensorir.lower.verify import verify
 from tensorir.lower.versions import Versions
@@ -144,7 +144,9 @@ def _lower(program: Program, target: Target, arguments: tuple[Array, ...]) -> Lo
     storages = _renamed(chosen.storages, normal)
     box = ranges(normal.node)
     storages = round_up(normal.node, storages, box, normal.lanes)
-    storages = squeezed(normal.node, storages)
+    storages = with_rows(squeezed(normal.node, storages))
+    if target.kind == "cuda":
+        storages = tightened(normal.node, storages, box)
     cells = Cells(storages, box)
     relaxed = relax(normal.node, cells, chosen.private)
     versions = Versions(storages, relaxed.dropped, frozenset(normal.plain), normal.marks)
@@ -177,6 +179,7 @@ def _renamed(storages: Mapping[Array, Storage], normal: Normal) -> dict[Array, S
             s,
             origin=tuple(o.subst(normal.values) for o in s.origin),
             outside=outside,
+            turns=tuple(a for old in s.turns for a in now.get(old, ())),
             lanes=lanes,
             shape=shape_of(s.extent, s.dims, extents),
         )

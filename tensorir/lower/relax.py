@@ -69,6 +69,49 @@ def squeezed(node: Node, storages: Mapping[Array, Storage]) -> dict[Array, Stora
     return out
 
 
+def with_rows(storages: Mapping[Array, Storage]) -> dict[Array, Storage]:
+    """Storages whose rows lie as far apart as was asked for."""
+    out = dict(storages)
+    for array, s in storages.items():
+        if s.rows is not None and s.shape and s.shape[-1].is_const and not s.lanes:
+            last = Lin({}, s.rows.room(s.shape[-1].const))
+            out[array] = replace(s, shape=(*s.shape[:-1], last))
+    return out
+
+
+def tightened(node: Node, storages: Mapping[Array, Storage], box: Box) -> dict[Array, Storage]:
+    """Storages in registers without the part of a tile that a thread has no cells in.
+
+    As of the accumulators of a matrix tile: one row in eight, two columns in eight.
+    """
+    cells = Cells(storages, box)
+    last: dict[Array, list[int]] = {
+        a: [0] * len(s.dims) for a, s in storages.items()
+        if s.scope == "local" and not s.lanes and any(op == "%" for _, op, _ in s.dims)
+    }  # fmt: skip
+    for run in runs(node):
+        for access in (*run.statement.writes, *run.statement.reads):
+            if access.array not in last:
+                continue
+            spans = [span(e, box) for e in cells.place(access, run) or ()]
+            if not spans or any(x is None or x[0] < 0 for x in spans):
+                del last[access.array]
+                continue
+            mine = last[access.array]
+            last[access.array] = [max(m, x[1]) for m, x in zip(mine, spans, strict=True) if x]
+    out = dict(storages)
+    for array, ends in last.items():
+        s = storages[array]
+        room = [
+            min(e.const, n + 1) if e.is_const else n + 1
+            for e, n in zip(s.shape, ends, strict=True)
+        ]
+        kept = [k for k, n in enumerate(room) if n > 1]
+        shape = tuple(Lin({}, room[k]) for k in kept)
+        out[array] = replace(s, dims=tuple(s.dims[k] for k in kept), shape=shape)
+    return out
+
+
 def _one(extent: Lin) -> bool:
     return extent.is_const and extent.const == 1
 
@@ -155,7 +198,7 @@ class _Work:
         storage = self.cells.storages[access.array]
         index = self.cells.index(access, n)
         assert index is not None
-        outside = dict.fromkeys(storage.outside)
+        outside = dict.fromkeys((*storage.outside, *storage.turns))
         return any(self.fixed_by(c, e, outside) for e in index) or _fixed_together(
             c, index, outside
         )

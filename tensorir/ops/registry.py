@@ -6,6 +6,7 @@ the result should be.
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,8 +19,10 @@ from tensorir.ir.dtype import dtype as as_dtype
 from tensorir.ir.language import placeholder
 from tensorir.ir.tensor import Tensor
 from tensorir.ops.shapes import integer
+from tensorir.support.calls import not_taken
 from tensorir.support.errors import ArgumentError, ArgumentTypeError
 from tensorir.support.names import hint
+from tensorir.support.tracebacks import user_api
 
 FLOATS = ("float32", "float64", "float16")
 INTEGERS = ("int32", "int8", "uint8", "int64")
@@ -80,12 +83,27 @@ class Operator:
             raise ArgumentError(f"{self.name} takes the sizes {wanted}, not {len(given)} of them")
         return self.inputs(*given)
 
+    def _keywords(
+        self, called: Callable[..., Any], args: tuple[Any, ...], parameters: object
+    ) -> dict[str, Any]:
+        """The keywords of a call, once it is clear that the function takes it."""
+        if not isinstance(parameters, Mapping | None):
+            raise ArgumentTypeError(
+                f"parameters of {self.name} must be a dictionary, not {parameters!r:.60}"
+            )
+        found = {**self.parameters, **(parameters or {})}
+        wrong = not_taken(self.name, inspect.signature(called), args, found)
+        if wrong is not None:
+            raise wrong
+        return found
+
     def _dtype(self, dtype: object) -> str:
         name = self.dtypes[0] if dtype is None else as_dtype(dtype).name
         if name not in self.dtypes:
             raise ArgumentTypeError(f"{self.name} takes {', '.join(self.dtypes)}, not {name}")
         return name
 
+    @user_api
     def declare(
         self, *sizes: int, dtype: object = None, parameters: Mapping[str, Any] | None = None
     ) -> tuple[Tensor | tuple[Tensor, ...], tuple[Tensor, ...]]:
@@ -117,21 +135,34 @@ class Operator:
             placeholder(x.shape, x.dtype or name, name=f"x{k}")
             for k, x in enumerate(self._inputs(sizes))
         )
-        return self.function(*made, **{**self.parameters, **(parameters or {})}), made
+        return self.function(*made, **self._keywords(self.function, made, parameters)), made
 
+    @user_api
     def arrays(
         self, *sizes: int, dtype: object = None, seed: int = 0
     ) -> tuple[NDArray[np.generic], ...]:
         """Random inputs for these sizes."""
         name = self._dtype(dtype)
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(integer(seed, "seed", 0))
         return tuple(_random(rng, x, x.dtype or name) for x in self._inputs(sizes))
 
+    @user_api
     def expected(self, *arrays: Any, parameters: Mapping[str, Any] | None = None) -> Any:
-        """The result by numpy, from arrays."""
+        """The result by numpy, from arrays.
+
+        Raises
+        ------
+        ArgumentError, ArgumentTypeError
+            There are too few or too many of them, or their shapes do not fit.
+        """
+        keywords = self._keywords(self.reference, arrays, parameters)
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # means of nothing
-            return self.reference(*arrays, **{**self.parameters, **(parameters or {})})
+            try:
+                return self.reference(*arrays, **keywords)
+            except (TypeError, ValueError, IndexError) as error:
+                what = f"the reference of {self.name} does not take these arrays: {error}"
+                raise ArgumentError(what) from error
 
 
 def _random(rng: np.random.Generator, x: Input, name: str) -> NDArray[np.generic]:
@@ -151,6 +182,7 @@ def _random(rng: np.random.Generator, x: Input, name: str) -> NDArray[np.generic
 _OPERATORS: dict[str, Operator] = {}
 
 
+@user_api
 def register(
     name: str,
     function: Callable[..., Any],
@@ -187,6 +219,7 @@ def _load() -> None:
     import tensorir.ops.reference  # noqa: F401
 
 
+@user_api
 def operator(name: str) -> Operator:
     """The operator called `name`.
 
@@ -205,12 +238,13 @@ def operator(name: str) -> Operator:
     tensorir.ArgumentError: no operator 'matmull'; did you mean 'matmul'?
     """
     _load()
-    found = _OPERATORS.get(name)
+    found = _OPERATORS.get(name) if isinstance(name, str) else None
     if found is None:
         raise ArgumentError(f"no operator {name!r:.60}{hint(str(name), _OPERATORS)}")
     return found
 
 
+@user_api
 def operators() -> tuple[str, ...]:
     """The names of all operators, sorted.
 

@@ -21,8 +21,9 @@ from itertools import combinations
 
 from tensorir.ir.affine import ZERO, Lin
 from tensorir.ir.expr import Axis
-from tensorir.ir.statement import Array, Statement
-from tensorir.poly import isl, tree
+from tensorir.ir.matrix import MatrixIntrinsic
+from tensorir.ir.statement import Array, Statement, StatementRole
+from tensorir.poly import groups, isl, tree
 from tensorir.poly.conflict import Conflict, between
 from tensorir.poly.isl import Map
 from tensorir.poly.model import Placement, Program
@@ -47,6 +48,8 @@ class _Work:
     blocks: frozenset[Axis]
     placements: dict[str, Placement]
     ahead: frozenset[str]
+    warp: frozenset[str]
+    ended: dict[str, None] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
 
 
@@ -62,7 +65,11 @@ def with_barriers(
     if not threads and not ahead:
         return program, {}
     blocks = frozenset(a for i, a in indices.items() if i.startswith("blockIdx"))
-    work = _Work(program, threads, blocks, dict(program.placements), ahead)
+    warp = frozenset(
+        n for x in tree.loops(program.tree) if isinstance(x.intrinsic, MatrixIntrinsic)
+        for n in tree.stmts(x)
+    )  # fmt: skip
+    work = _Work(program, threads, blocks, dict(program.placements), ahead, warp)
     order = _go(work, program.tree, (), ())
     return program.change(tree=order, placements=work.placements), work.reasons
 
@@ -90,26 +97,47 @@ def _gaps(
     work: _Work, items: Sequence[Tree], axes: tuple[Axis, ...], serial: tuple[Axis, ...]
 ) -> Tree:
     needs = list(_needs(work, items, axes, serial))
-    ends = groups.end(work.program, items, work.ahead)
+    loop = axes[-1] if serial and serial[-1] is axes[-1] else None
+    ends = _group(work, items, loop, not serial)
     if not needs and ends is None:
         return tree.seq(list(items))
     chosen = _fewest(needs, len(items))
-    loop = axes[-1] if serial and serial[-1] is axes[-1] else None
     out: list[Tree] = []
     for k, item in enumerate(items):
         out.append(item)
         if k == ends:
-            out.append(_marker(work, axes, tree.stmts(tree.seq(list(items))), "commit", "commit"))
-        if k not in chosen:
-            continue
-        served = [n for n in needs if k in n.gaps]
-        waited = [n for n in served if n.ends[0] in work.ahead]
-        if waited:
-            left = groups.in_flight(work.program, items, axes, loop, k, ends, waited)
-            names = [n for need in waited for n in need.ends]
-            out.append(_marker(work, axes, names, "wait", f"wait{len(work.placements)}", left))
-        out += _barriers(work, axes, served)
+            inside = [n for i in items for n in tree.stmts(i) if n in work.program.placements]
+            own = inside if loop is not None else [n for n in tree.stmts(item) if n in inside]
+            out.append(_marker(work, axes, own, "commit"))
+        if k in chosen:
+            served = [n for n in needs if k in n.gaps]
+            waited = [n.ends for n in served if n.ends[0] in work.ahead]
+            if waited:
+                left = 0
+                if ends is not None and loop is not None:
+                    left = groups.in_flight(work.program, items, axes, k, ends, waited)
+                names = [n for pair in waited for n in pair]
+                out.append(_marker(work, axes, names, "wait", left))
+            out += _barriers(work, axes, served)
     return tree.seq(out)
+
+
+def _group(
+    work: _Work, items: Sequence[Tree], loop: Axis | None, outermost: bool
+) -> int | None:
+    """The item after which a group of copies ends, in each iteration of their loop; where that
+    loop is not to be seen, after all of them."""
+    mine = [
+        (k, n) for k, i in enumerate(items) for n in tree.stmts(i)
+        if n in work.ahead and n not in work.ended
+    ]  # fmt: skip
+    if not mine:
+        return None
+    names = [n for _, n in mine]
+    if not outermost and loop not in groups.turns(work.program, names):
+        return None
+    work.ended.update(dict.fromkeys(names))
+    return max(k for k, _ in mine)
 
 
 def _fewest(needs: list[_Need], count: int) -> frozenset[int]:
@@ -129,7 +157,13 @@ def _needs(
 ) -> list[_Need]:
     """What items hand from one thread to another, in one iteration and to the next one."""
     program, found = work.program, list(_reused(work, items, axes, serial))
-    last, threads = len(items) - 1, work.threads
+    last = len(items) - 1
+
+    def met(x: str, y: str, c: Conflict, loop: Axis | None) -> bool:
+        # even the thread that issued a copy must wait for it, and lanes load for each other
+        alone = (x in work.ahead and y not in work.ahead) or x in work.warp or y in work.warp
+        return crosses(program, x, y, c, axes, work.threads, loop, alone=alone)
+
     names = [[n for n in tree.stmts(i) if n in program.placements] for i in items]
     for a, mine in enumerate(names):
         for b in range(a, len(names)):
@@ -138,17 +172,17 @@ def _needs(
                     for c in between(program.stmt(x), program.stmt(y), program.sizes):
                         if not meets(program, x, y, c):
                             continue
-                        if a < b and crosses(program, x, y, c, axes, threads):
+                        if a < b and met(x, y, c, None):
                             gaps = frozenset(range(a, b))
                             found.append(_Need(gaps, _text(x, y, c.array), (x, y)))
                         loop = serial[-1] if serial and serial[-1] is axes[-1] else None
                         if loop is None:
                             continue
-                        if crosses(program, y, x, c.reverse(), axes, threads, loop):
+                        if met(y, x, c.reverse(), loop):
                             gaps = frozenset((*range(b, last + 1), *range(a)))
                             text = f"{_text(y, x, c.array)} of the next {loop.name}"
                             found.append(_Need(gaps, text, (y, x)))
-                        if a != b and crosses(program, x, y, c, axes, threads, loop):
+                        if a != b and met(x, y, c, loop):
                             # from the first item on there is a gap before the loop comes round
                             gaps = frozenset(range(last + 1))
                             text = f"{_text(x, y, c.array)} of the next {loop.name}"
@@ -234,21 +268,39 @@ def crosses(
     axes: tuple[Axis, ...],
     threads: tuple[Axis, ...],
     loop: Axis | None = None,
+    *,
+    alone: bool = False,
 ) -> bool:
     """Whether instances of two threads (or blocks) meet: in one iteration of `axes`, or in a later
-    one of `loop` among them."""
+    one of `loop` among them. With `alone` one thread counts as well."""
     over = (*axes, *threads)
     n, first = len(over), len(axes)
-    source, sink = ordered(program, x, over), ordered(program, y, over)
+    source, sink = (_by_threads(program, n, c.array, over) for n in (x, y))
     times = c.relation.apply_domain(source).apply_range(sink)
     times = times.intersect_params(context_set(program))
     for k, a in enumerate(axes):
         times = times.intersect(_compare(n, k, "lt" if a is loop else "eq"))
+    if alone:
+        return not times.is_empty()
     return any(
         not times.intersect(_compare(n, k, sign)).is_empty()
         for k in range(first, n)
         for sign in ("lt", "gt")
     )
+
+
+def _by_threads(program: Program, name: str, array: Array, over: tuple[Axis, ...]) -> Map:
+    """The time of a statement's instances; where threads are combined, the first one writes."""
+    time = ordered(program, name, over)
+    if not any(w.array is array for w in program.stmt(name).writes):
+        return time
+    for x in tree.loops_of(program.tree, name):
+        at = next((k for k, a in enumerate(over) if a is x.axis), None)
+        if x.kind == "bind" and x.width is not None and at is not None:
+            first = isl.Rows({}, 1 + len(over))
+            first.eq.append({1 + at: 1})
+            time = time.intersect_range(first.to_set(isl.set_space((), len(over))))
+    return time
 
 
 def _compare(n: int, k: int, sign: str) -> Map:
@@ -263,20 +315,31 @@ def _compare(n: int, k: int, sign: str) -> Map:
 
 
 def _barriers(work: _Work, axes: tuple[Axis, ...], served: list[_Need]) -> list[Tree]:
-    """Barriers for some needs: one, where it runs whenever one of their statements does."""
+    """A barrier for some needs, that runs whenever one of their statements does."""
     program = work.program
     names = list(dict.fromkeys(n for need in served for n in need.ends))
     where = {n: ordered(program, n, axes).range() for n in names}
-    out: list[Tree] = []
-    while names:
-        # the statement that runs in most iterations stands for those that run in some of them
-        best = max(names, key=lambda n: sum(where[m].is_subset(where[n]) for m in names))
-        covered = [m for m in names if where[m].is_subset(where[best])]
-        text = "; ".join(dict.fromkeys(n.text for n in served if n.ends[1] in covered))
-        names = [m for m in names if m not in covered]
-        if text:
-            out.append(_barrier(work, axes, best, text))
-    return out
+    text = "; ".join(dict.fromkeys(n.text for n in served))
+    best = max(names, key=lambda n: sum(where[m].is_subset(where[n]) for m in names))
+    if all(where[m].is_subset(where[best]) for m in names):
+        return [_barrier(work, axes, best, text)]
+    mark = _marker(work, axes, names, "barrier")
+    work.reasons[mark.stmt] = text
+    return [mark]
+
+
+def _marker(
+    work: _Work, axes: tuple[Axis, ...], names: Sequence[str], role: StatementRole, left: int = 0
+) -> At:
+    """A statement of that role in each iteration of `axes` in which one of the others runs."""
+    name = f"{role}{1 + sum(p.stmt.role == role for p in work.placements.values())}"
+    iters = tuple(Axis(a.name) for a in axes)
+    program = work.program
+    domain = isl.from_set(groups.runs(program, names, axes), iters, program.sizes)
+    stage = program.stmt(names[0]).stage
+    stmt = Statement(name, stage, iters, domain, (), (), (), role, in_flight=left)
+    work.placements[name] = Placement.fresh(stmt, axes)
+    return At(name)
 
 
 def _barrier(work: _Work, axes: tuple[Axis, ...], beside: str, text: str) -> Tree:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
+from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Expr, Ref, children
 from tensorir.ir.statement import Access, Array, May, Statement
 from tensorir.poly import isl, tree
@@ -93,7 +94,7 @@ def between(a: Statement, b: Statement, sizes: Sizes) -> tuple[Conflict, ...]:
 def _between(a: Statement, b: Statement, sizes: Sizes) -> Iterator[Conflict]:
     parts: dict[Array, list[Part]] = {}
     for kind, x, y in _access_pairs(a, b):
-        if x.array is not y.array:
+        if x.array is not y.array or (a is b and _own_cells(a, x, y)):
             continue
         relation = access_map(a, x, sizes).apply_range(access_map(b, y, sizes).reverse())
         known = parts.setdefault(x.array, [])
@@ -108,6 +109,13 @@ def _between(a: Statement, b: Statement, sizes: Sizes) -> Iterator[Conflict]:
             found = [p for p in found if not p.relation.is_empty()]
         if found:
             yield Conflict(array, _union(found), tuple(found), _exempt(a, b, array))
+
+
+def _own_cells(stmt: Statement, x: Access, y: Access) -> bool:
+    """Whether two accesses of a statement meet in one instance only: each iterator is an index."""
+    if not (x.exact and y.exact) or x.index != y.index:
+        return False
+    return all(Lin({i: 1}) in x.index for i in stmt.iters)
 
 
 def _access_pairs(a: Statement, b: Statement) -> Iterator[tuple[Kind, Access, Access]]:

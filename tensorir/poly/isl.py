@@ -272,26 +272,29 @@ def select(m: Map, order: Sequence[int]) -> Map:
     n = m.dim(dt.out)
     if list(order) == list(range(n)):
         return m
-    rows = Rows({}, 1 + n + len(order))
-    for k, p in enumerate(order):
-        rows.eq.append({1 + p: 1, 1 + n + k: -1})
-    return m.apply_range(rows.to_map(map_space((), n, len(order))))
+    return m.apply_range(_equal_dims(tuple((p, k) for k, p in enumerate(order)), n, len(order)))
+
+
+@lru_cache(maxsize=1024)
+def _equal_dims(pairs: tuple[tuple[int, int], ...], n_in: int, n_out: int) -> Map:
+    return equal_dims((), pairs, n_in, n_out)
 
 
 def select_set(s: Set, places: Sequence[int], n: int) -> Set:
     """The points of `n` dimensions whose dimensions in `places` are a point of `s`."""
-    rows = Rows({}, 1 + len(places) + n)
-    for k, p in enumerate(places):
-        rows.eq.append({1 + k: 1, 1 + len(places) + p: -1})
-    return s.apply(rows.to_map(map_space((), len(places), n)))
+    return s.apply(_equal_dims(tuple(enumerate(places)), len(places), n))
 
 
 def difference(s: Set, a: int, b: int) -> Set:
     """The values of dimension `a` less dimension `b` over a set."""
-    n = s.dim(dt.set)
+    return s.apply(_difference(s.dim(dt.set), a, b))
+
+
+@lru_cache(maxsize=256)
+def _difference(n: int, a: int, b: int) -> Map:
     rows = Rows({}, 2 + n)
     rows.eq.append({1 + a: 1, 1 + b: -1, 1 + n: -1})
-    return s.apply(rows.to_map(map_space((), n, 1)))
+    return rows.to_map(map_space((), n, 1))
 
 
 # -- from isl to facts

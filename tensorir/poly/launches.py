@@ -51,8 +51,12 @@ class Launch:
     reasons: Mapping[str, str]
 
 
-def launches(program: Program) -> tuple[tuple[Launch, ...], tuple[Array, ...]]:
+def launches(
+    program: Program, *, asynchronous: bool = False
+) -> tuple[tuple[Launch, ...], tuple[Array, ...]]:
     """The launches in order, and the temporary arrays that they share in global memory.
+
+    `asynchronous` says that the target has copies that run on their own.
 
     Raises
     ------
@@ -64,7 +68,7 @@ def launches(program: Program) -> tuple[tuple[Launch, ...], tuple[Array, ...]]:
         _require_bound(program, t)
     shared = _between_launches(program, items)
     with isl.budget():
-        return tuple(_launch(program, t, shared) for t in items), shared
+        return tuple(_launch(program, t, shared, asynchronous) for t in items), shared
 
 
 def _require_bound(program: Program, t: Tree) -> None:
@@ -111,7 +115,9 @@ def _between_launches(program: Program, items: tuple[Tree, ...]) -> tuple[Array,
     return tuple(found)
 
 
-def _launch(program: Program, t: Tree, shared: tuple[Array, ...]) -> Launch:
+def _launch(
+    program: Program, t: Tree, shared: tuple[Array, ...], asynchronous: bool
+) -> Launch:
     names = tree.stmts(t)
     own = {n: program.placements[n] for n in names}
     used = {a.array for p in own.values() for a in (*p.stmt.reads, *p.stmt.writes)}
@@ -131,7 +137,7 @@ def _launch(program: Program, t: Tree, shared: tuple[Array, ...]) -> Launch:
     part = _with_all_indices(part, indices)
     _require_blocks_apart(part, indices)
     part = _private(part, indices)
-    part, reasons = with_barriers(part, indices)
+    part, reasons = with_barriers(part, indices, asynchronous=asynchronous)
     return Launch(part, threads, indices, reasons)
 
 

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
+from tensorir.ir.affine import Conj
 from tensorir.ir.expr import Axis
 from tensorir.ir.statement import Array
 from tensorir.poly import isl, tree
 from tensorir.poly.conflict import Conflict, Part, conflicts
-from tensorir.poly.isl import Map
-from tensorir.poly.model import Program
-from tensorir.poly.relation import context_set, ordered
+from tensorir.poly.isl import Map, Sizes
+from tensorir.poly.model import Placement, Program
+from tensorir.poly.relation import allowed, ordered, placed
 from tensorir.poly.tree import Loop
 from tensorir.poly.witness import Instance, Violation, Witness, distance, witness
 
@@ -75,7 +76,7 @@ def _turned(
             if wrong is None:
                 continue
             here = conflict if source == a else conflict.reverse()
-            relation = wrong.pairs(here.relation, new)
+            relation = wrong.pairs(here.relation, (new.sizes, new.context))
             if relation is not None:
                 axes, array = tree.common(new.tree, source, sink)[0], conflict.array
                 yield Violation(source, sink, relation, array, axes, new, here.parts, exempt)
@@ -99,13 +100,13 @@ class _Wrong:
     sink: Map
     order: Map
 
-    def pairs(self, relation: Map, program: Program) -> Map | None:
-        """The pairs of `relation` at wrong points, at sizes that `program` allows, if any."""
+    def pairs(self, relation: Map, allowing: tuple[Sizes, Conj]) -> Map | None:
+        """The pairs of `relation` at wrong points, at sizes for which facts hold, if any."""
         times = relation.apply_domain(self.source).apply_range(self.sink)
         if times.intersect(self.order).is_empty():
             return None
         back = self.source.apply_range(self.order).apply_range(self.sink.reverse())
-        found = back.intersect(relation).intersect_params(context_set(program))
+        found = back.intersect(relation).intersect_params(allowed(*allowing))
         return None if found.is_empty() else found
 
 
@@ -187,7 +188,7 @@ def _whole(found: Violation, old: Program, new: Program) -> bool:
     if (source, sink) == (found.source, found.sink):
         return True
     wrong = _turned_times(old, new, source, sink, found.array)
-    other = wrong.pairs(found.relation, new) if wrong is not None else None
+    other = wrong.pairs(found.relation, (new.sizes, new.context)) if wrong is not None else None
     return other is not None and found.relation.is_subset(other)
 
 
@@ -242,7 +243,7 @@ def _carried_pair(
     program: Program, axis: Axis, a: str, b: str, conflict: Conflict, *, lanes: bool
 ) -> Iterator[Violation]:
     buffer = program.buffers.get(conflict.array)
-    outside = set(buffer.outside) if buffer is not None else set()
+    outside = frozenset(buffer.outside) if buffer is not None else frozenset()
     if axis in outside:
         return
     common, _ = tree.common(program.tree, a, b)
@@ -251,33 +252,50 @@ def _carried_pair(
     array = conflict.array
     if exempt and not lanes and program.stmt(a).atomic and program.stmt(b).atomic:
         return  # threads make such updates one after the other
+    allowing = (program.sizes, program.context)
     if lanes and a == b:
-        for part, pairs in _carried_lanes(program, common, n, a, conflict, outside):
+        found = _carried_lanes(program.placements[a], common, n, conflict, outside, allowing)
+        for part, pairs in found:
             yield Violation(a, a, pairs, array, common, program, (part,), exempt)
         return
     # One copy of a buffer for each point of a loop further in parts those iterations too.
     axes = (*common[: n + 1], *(x for x in common[n + 1 :] if x in outside))
-    equal = _equal_signs(k for k in range(len(axes)) if k != n)
-    later = _pieces(len(axes), (("lt", n), *equal))
-    first, second = ordered(program, a, axes), ordered(program, b, axes)
     for source, sink in ((a, b), (b, a)) if a != b else ((a, b),):
-        here = conflict if source == a else conflict.reverse()
-        x, y = (first, second) if source == a else (second, first)
-        relation = _Wrong(x, y, later).pairs(here.relation, program)
+        places = (program.placements[source], program.placements[sink])
+        relation = _carried_from(places, axes, n, conflict, source == a, allowing)
         if relation is not None:
-            yield Violation(source, sink, relation, array, common, program, here.parts, exempt)
+            parts = conflict.parts if source == a else conflict.reverse().parts
+            yield Violation(source, sink, relation, array, common, program, parts, exempt)
 
 
-def _carried_lanes(
-    program: Program,
+@lru_cache(maxsize=4096)
+def _carried_from(
+    places: tuple[Placement, Placement],
     axes: tuple[Axis, ...],
     n: int,
-    name: str,
     conflict: Conflict,
-    outside: set[Axis],
-) -> Iterator[tuple[Part, Map]]:
+    straight: bool,
+    allowing: tuple[Sizes, Conj],
+) -> Map | None:
+    """Pairs of a conflict, the source in an earlier iteration of the loop over axis `n`."""
+    equal = _equal_signs(k for k in range(len(axes)) if k != n)
+    later = _pieces(len(axes), (("lt", n), *equal))
+    first, second = (placed(p, axes, allowing[0]) for p in places)
+    relation = conflict.relation if straight else conflict.relation.reverse()
+    return _Wrong(first, second, later).pairs(relation, allowing)
+
+
+@lru_cache(maxsize=1024)
+def _carried_lanes(
+    place: Placement,
+    axes: tuple[Axis, ...],
+    n: int,
+    conflict: Conflict,
+    outside: frozenset[Axis],
+    allowing: tuple[Sizes, Conj],
+) -> tuple[tuple[Part, Map], ...]:
     """Conflicts within one statement whose order lanes in lock step do not keep."""
-    time = ordered(program, name, axes)
+    time = placed(place, axes, allowing[0])
     outer = _equal_signs(k for k, x in enumerate(axes) if k < n or x in outside)
     later = _pieces(len(axes), (("lt", n), *outer))
     # In lock step the whole body runs for all lanes before its next inner iteration, and each
@@ -287,11 +305,13 @@ def _carried_lanes(
     for k in range(n + 1, len(axes)):
         between = _equal_signs(range(n + 1, k))
         crossed = crossed.union(_pieces(len(axes), (("lt", n), *outer, *between, ("gt", k))))
+    found: list[tuple[Part, Map]] = []
     for part in conflict.parts:
         wrong = _Wrong(time, time, crossed if part.kind == "anti" else later)
-        pairs = wrong.pairs(part.relation, program)
+        pairs = wrong.pairs(part.relation, allowing)
         if pairs is not None:
-            yield part, pairs
+            found.append((part, pairs))
+    return tuple(found)
 
 
 def check_marks(program: Program, names: Iterable[str]) -> tuple[Loop, Violation] | None:
@@ -302,7 +322,8 @@ def check_marks(program: Program, names: Iterable[str]) -> tuple[Loop, Violation
     touched = set(names)
     for loop in tree.loops(program.tree):
         if loop.kind in RACING and not touched.isdisjoint(tree.stmts(loop)):
-            lanes, combined = loop.kind == "vectorize", loop.bind == "reduce"
+            lanes = loop.kind == "vectorize"
+            combined = loop.bind == "reduce" if lanes else loop.width is not None
             found = carried(program, loop.axis, lanes=lanes, combined=combined)
             if found is not None:
                 return loop, found

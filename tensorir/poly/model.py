@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 from tensorir.ir.affine import Conj, Fact, Lin
 from tensorir.ir.expr import Axis, Var
 from tensorir.ir.statement import Array, Statement
+from tensorir.ir.stmt import Rows, Swizzle
 from tensorir.poly.tree import Tree
 
 ScopeName: TypeAlias = Literal["global", "local", "shared", "warp"]
@@ -67,7 +68,8 @@ class Buffer:
     tile origin; None means row-major as declared. `shared` says that a cell holds several values,
     one after the other, so that who touches it keeps its place in the order. Of a buffer that a
     pipeline fills ahead, `turns` are the loops each of whose iterations fills one of its tiles
-    anew, and `engine` is how.
+    anew, and `engine` is how. `rows` tells how far rows of storage lie apart, and `swizzle` how
+    each is turned.
     """
 
     scope: ScopeName = "global"
@@ -76,6 +78,8 @@ class Buffer:
     shared: bool = False
     turns: tuple[Axis, ...] = ()
     engine: Engine = "copy"
+    rows: Rows | None = None
+    swizzle: Swizzle | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

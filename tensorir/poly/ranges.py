@@ -8,33 +8,48 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
+from functools import lru_cache
+from typing import TypeAlias
 
 from tensorir.ir.affine import Conj, Lin, Region
 from tensorir.ir.expr import Axis
 from tensorir.ir.stmt import Bound
 from tensorir.poly import isl, tree
-from tensorir.poly.isl import Set, dt
-from tensorir.poly.model import Program
-from tensorir.poly.relation import context_set, ordered
+from tensorir.poly.isl import Set, Sizes, dt
+from tensorir.poly.model import Placement, Program
+from tensorir.poly.relation import allowed, context_set, placed
 from tensorir.poly.tree import At, Loop, Seq, Tree
 
-_hulls: WeakKeyDictionary[Program, dict[Axis, tuple[int, int] | None]] = WeakKeyDictionary()
-_extents: WeakKeyDictionary[Program, dict[Axis, int | None]] = WeakKeyDictionary()
+# What decides a range: the placements of the statements under a loop, sizes, facts about those.
+_Places: TypeAlias = tuple[tuple[Placement, ...], Sizes, Conj]
 
 
 def points(program: Program, name: str, axes: Sequence[Axis]) -> Set:
     """The values of `axes` for which statement `name` has an instance."""
-    return ordered(program, name, axes).range().intersect_params(context_set(program))
+    return _points(program.placements[name], tuple(axes), program.sizes, program.context)
+
+
+@lru_cache(maxsize=4096)
+def _points(placement: Placement, axes: tuple[Axis, ...], sizes: Sizes, context: Conj) -> Set:
+    return placed(placement, axes, sizes).range().intersect_params(allowed(sizes, context))
 
 
 def _union(program: Program, names: Sequence[str], axes: Sequence[Axis]) -> Set:
-    out = points(program, names[0], axes)
-    for n in names[1:]:
-        p = points(program, n, axes)
+    return _union_of(_places(program, names), tuple(axes))
+
+
+def _union_of(places: _Places, axes: tuple[Axis, ...]) -> Set:
+    (first, *others), sizes, context = places
+    out = _points(first, axes, sizes, context)
+    for n in others:
+        p = _points(n, axes, sizes, context)
         if not p.is_equal(out):
             out = out.union(p)
     return out.coalesce()
+
+
+def _places(program: Program, names: Sequence[str]) -> _Places:
+    return tuple(program.placements[n] for n in names), program.sizes, program.context
 
 
 def constant_range(program: Program, axis: Axis) -> tuple[int, int] | None:
@@ -42,20 +57,19 @@ def constant_range(program: Program, axis: Axis) -> tuple[int, int] | None:
 
     A loop that never runs gives (0, -1).
     """
-    known = _hulls.setdefault(program, {})
-    if axis not in known:
-        known[axis] = _constant_range(program, axis)
-    return known[axis]
-
-
-def _constant_range(program: Program, axis: Axis) -> tuple[int, int] | None:
     loop = tree.find(program.tree, axis)
     assert loop is not None, axis.name
+    return _constant_range(_places(program, tree.stmts(loop)), axis)
+
+
+@lru_cache(maxsize=2048)
+def _constant_range(places: _Places, axis: Axis) -> tuple[int, int] | None:
+    placements, sizes, context = places
     low: int | None = None
     high: int | None = None
     with isl.budget():
-        for n in tree.stmts(loop):
-            p = points(program, n, (axis,))
+        for placement in placements:
+            p = _points(placement, (axis,), sizes, context)
             p = p.project_out(dt.param, 0, p.dim(dt.param))
             if p.is_empty():
                 continue
@@ -74,20 +88,17 @@ def constant_extent(program: Program, axis: Axis) -> int | None:
     None where no constant bounds it. A loop that starts where an outer one stands, as after
     `compute_at`, has a constant extent though its range has none.
     """
-    known = _extents.setdefault(program, {})
-    if axis not in known:
-        known[axis] = _constant_extent(program, axis)
-    return known[axis]
-
-
-def _constant_extent(program: Program, axis: Axis) -> int | None:
     loop = tree.find(program.tree, axis)
     assert loop is not None, axis.name
     names = tree.stmts(loop)
-    axes = _down_to(program, names[0], axis)
+    return _constant_extent(_places(program, names), _down_to(program, names[0], axis))
+
+
+@lru_cache(maxsize=2048)
+def _constant_extent(places: _Places, axes: tuple[Axis, ...]) -> int | None:
     n = len(axes)
     with isl.budget():
-        p = _union(program, names, axes)
+        p = _union_of(places, axes)
         if p.is_empty():
             return 0
         # pairs of values of the loop under one point of the outer ones, then their distances

@@ -7,9 +7,10 @@ cells, or loop axes, in the order that each function states. Parameters are the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from weakref import WeakKeyDictionary
 
-from tensorir.ir.affine import Lin
+from tensorir.ir.affine import Conj, Lin
 from tensorir.ir.expr import Axis, Var
 from tensorir.ir.statement import Access, May, Statement
 from tensorir.poly import isl, tree
@@ -21,7 +22,6 @@ _accesses: WeakKeyDictionary[Statement, dict[tuple[Access, Sizes], Map]] = WeakK
 _placements: WeakKeyDictionary[Placement, dict[Sizes, Map]] = WeakKeyDictionary()
 _ordered: WeakKeyDictionary[Placement, dict[tuple[Sizes, tuple[Axis, ...]], Map]]
 _ordered = WeakKeyDictionary()
-_contexts: WeakKeyDictionary[Program, Set] = WeakKeyDictionary()
 
 
 def domain_set(stmt: Statement, sizes: Sizes) -> Set:
@@ -97,8 +97,12 @@ def _placement_map(placement: Placement, sizes: Sizes) -> Map:
 
 def ordered(program: Program, name: str, axes: Sequence[Axis]) -> Map:
     """Instances of statement `name` to the values of `axes`, in that order; others left out."""
-    placement = program.placements[name]
-    sizes, axes = program.sizes, tuple(axes)
+    return placed(program.placements[name], axes, program.sizes)
+
+
+def placed(placement: Placement, axes: Sequence[Axis], sizes: Sizes) -> Map:
+    """Instances of a statement to the values of `axes`, in that order; others left out."""
+    axes = tuple(axes)
     known = _ordered.setdefault(placement, {})
     key = (sizes, axes)
     if key not in known:
@@ -114,10 +118,13 @@ def full(program: Program, name: str) -> Map:
 
 def context_set(program: Program) -> Set:
     """The sizes that the program allows, as a parameter set."""
-    known = _contexts.get(program)
-    if known is None:
-        known = _contexts[program] = isl.params(program.sizes, program.context)
-    return known
+    return allowed(program.sizes, program.context)
+
+
+@lru_cache(maxsize=256)
+def allowed(sizes: Sizes, context: Conj) -> Set:
+    """The sizes for which `context` holds, as a parameter set."""
+    return isl.params(sizes, context)
 
 
 def point_map(

@@ -1,13 +1,18 @@
-"""The loop tree that holds the order of a program, and walks over it. Three nodes, immutable."""
+"""The loop tree that holds the order of a program, and walks over it. Three nodes, immutable.
+
+A tree is asked the same things again and again, by each check of each step: walks are remembered.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from tensorir.ir.expr import Axis
 from tensorir.ir.intrinsic import Intrinsic
+from tensorir.ir.matrix import MatrixIntrinsic
 from tensorir.ir.stmt import LoopKind
 
 
@@ -22,7 +27,8 @@ class At:
 class Loop:
     """A loop over `axis` around `body`.
 
-    `width` are the lanes of a vector loop; `bind` the hardware index of a bound one, or `reduce`
+    `width` are the lanes of a vector loop, and is 1 for a bound loop whose threads are combined
+    into the cell that they all update; `bind` the hardware index of a bound one, or `reduce`
     for a vector loop whose lanes are combined into the cell that they all update; `tail` what
     `split` asked for on the outer loop (`auto`, `cut`, `guard`), with `cut` = (point axis, extent);
     `like` the axis of the loop that this one is a copy of, for the init of a reduction. `step` is
@@ -39,7 +45,7 @@ class Loop:
     cut: tuple[Axis, int] | None = None
     like: Axis | None = None
     step: int = 0
-    intrinsic: Intrinsic | None = None
+    intrinsic: Intrinsic | MatrixIntrinsic | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,42 +68,73 @@ def seq(items: list[Tree] | tuple[Tree, ...]) -> Tree:
 
 def stmts(t: Tree) -> list[str]:
     """Statements under `t` in textual order."""
+    return list(_stmts(t))
+
+
+@lru_cache(maxsize=8192)
+def _stmts(t: Tree) -> tuple[str, ...]:
     if isinstance(t, At):
-        return [t.stmt]
+        return (t.stmt,)
     if isinstance(t, Loop):
-        return stmts(t.body)
-    return [x for i in t.items for x in stmts(i)]
+        return _stmts(t.body)
+    return tuple(x for i in t.items for x in _stmts(i))
 
 
 def loops(t: Tree) -> Iterator[Loop]:
     """Every loop, outer before inner, in textual order."""
+    return iter(_loops(t))
+
+
+@lru_cache(maxsize=1024)
+def _loops(t: Tree) -> tuple[Loop, ...]:
+    out: list[Loop] = []
     todo = [t]
     while todo:
         x = todo.pop()
         if isinstance(x, Loop):
-            yield x
+            out.append(x)
             todo.append(x.body)
         elif isinstance(x, Seq):
             todo.extend(reversed(x.items))
+    return tuple(out)
 
 
 def find(t: Tree, axis: Axis) -> Loop | None:
     """The loop over `axis`."""
-    return next((x for x in loops(t) if x.axis is axis), None)
+    return _by_axis(t).get(axis)
 
 
-def path(t: Tree, stmt: str) -> list[Loop | int] | None:
+@lru_cache(maxsize=1024)
+def _by_axis(t: Tree) -> dict[Axis, Loop]:
+    found: dict[Axis, Loop] = {}
+    for x in _loops(t):
+        found.setdefault(x.axis, x)
+    return found
+
+
+Path: TypeAlias = tuple[Loop | int, ...]
+
+
+def path(t: Tree, stmt: str) -> Path | None:
     """Loops and positions in Seqs on the way to a statement; None if it is not there."""
-    if isinstance(t, At):
-        return [] if t.stmt == stmt else None
-    if isinstance(t, Loop):
-        p = path(t.body, stmt)
-        return None if p is None else [t, *p]
-    for k, i in enumerate(t.items):
-        p = path(i, stmt)
-        if p is not None:
-            return [k, *p]
-    return None
+    return _paths(t).get(stmt)
+
+
+@lru_cache(maxsize=1024)
+def _paths(t: Tree) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+
+    def walk(x: Tree, before: Path) -> None:
+        if isinstance(x, At):
+            found.setdefault(x.stmt, before)
+        elif isinstance(x, Loop):
+            walk(x.body, (*before, x))
+        else:
+            for k, i in enumerate(x.items):
+                walk(i, (*before, k))
+
+    walk(t, ())
+    return found
 
 
 def loops_of(t: Tree, stmt: str) -> list[Loop]:
@@ -118,16 +155,26 @@ def rewrite(t: Tree, axis: Axis, change: Callable[[Loop], Tree]) -> Tree:
         if t.axis is axis:
             return change(t)
         body = rewrite(t.body, axis, change)
-        return t if body is t.body else replace(t, body=body)
-    items = tuple(rewrite(i, axis, change) for i in t.items)
-    return t if all(a is b for a, b in zip(items, t.items, strict=True)) else seq(items)
+        return t if body is t.body else with_body(t, body)
+    items = [rewrite(i, axis, change) for i in t.items]
+    for new, old in zip(items, t.items, strict=True):
+        if new is not old:
+            return seq(items)
+    return t
+
+
+def with_body(x: Loop, body: Tree) -> Loop:
+    """The same loop around another body."""
+    return Loop(
+        x.axis, body, x.kind, x.width, x.bind, x.tail, x.cut, x.like, x.step, x.intrinsic
+    )
 
 
 def insert(t: Tree, at: Axis | None, item: Tree, *, first: bool) -> Tree:
     """`item` put first or last in the body of the loop over `at` (None: of the whole tree)."""
     if at is None:
         return seq([item, t] if first else [t, item])
-    return rewrite(t, at, lambda x: replace(x, body=insert(x.body, None, item, first=first)))
+    return rewrite(t, at, lambda x: with_body(x, insert(x.body, None, item, first=first)))
 
 
 def remove(t: Tree, stmt: str) -> Tree | None:
@@ -136,7 +183,7 @@ def remove(t: Tree, stmt: str) -> Tree | None:
         return None if t.stmt == stmt else t
     if isinstance(t, Loop):
         b = remove(t.body, stmt)
-        return None if b is None else replace(t, body=b)
+        return None if b is None else with_body(t, b)
     items = [x for x in (remove(i, stmt) for i in t.items) if x is not None]
     return seq(items) if items else None
 
@@ -148,6 +195,7 @@ def nest(axes: tuple[Axis, ...] | list[Axis], inner: Tree, *, step: int = 0) -> 
     return inner
 
 
+@lru_cache(maxsize=4096)
 def common(t: Tree, a: str, b: str) -> tuple[tuple[Axis, ...], int]:
     """The loops around both statements, and their textual order below (-1: a first, 0: same)."""
     axes: list[Axis] = []

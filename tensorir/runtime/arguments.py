@@ -30,7 +30,9 @@ from tensorir.runtime.call import solvable, variables
 from tensorir.support.errors import CallTypeError, CallValueError, KernelError, internal, warn
 from tensorir.support.tracebacks import user_api
 
-__all__ = ["Callee", "Copies", "raise_failed", "signature_text", "sizes_of", "slow_call"]
+__all__ = ["Callee", "Copies", "Where", "bind", "failure", "raise_failed", "require_rank",
+           "result_of",
+           "signature_text", "sizes_by_shape", "sizes_of", "slow_call"]  # fmt: skip
 
 LINE = 64
 _WARN_ABOVE = 1_000_000
@@ -76,6 +78,13 @@ class Callee(Protocol):
     def run(self, pointers: list[int], sizes: list[int]) -> tuple[int, list[int]]: ...
 
 
+class Shaped(Protocol):
+    """An array, as far as its sizes go."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+
 class _Size(NamedTuple):
     value: int
     origin: str  # the argument that gave it
@@ -85,7 +94,7 @@ class _Size(NamedTuple):
 def slow_call(kernel: Callee, /, *args: Any, **kwargs: Any) -> Any:
     """Call a kernel with any arguments: what `kernel(*args, **kwargs)` means."""
     source, name = kernel.source, kernel.name
-    values = _bind(source, name, args, kwargs)
+    values = bind(source, name, args, kwargs)
     if any(type(value) is not np.ndarray for value in values if value is not None):
         return _foreign_call(kernel, values)
     for argument, array in zip(source.arguments, values, strict=True):
@@ -108,14 +117,14 @@ def slow_call(kernel: Callee, /, *args: Any, **kwargs: Any) -> Any:
         [a.ctypes.data for a in plain], [sizes[v].value for v in source.sizes]
     )
     if status:
-        raise _failure(kernel, status, info)
+        raise failure(kernel, status, info)
     for argument, array, used in zip(source.arguments, arrays, plain, strict=True):
         if argument.role == "output" and used is not array:
             array[...] = used
-    return _result(arrays, source)
+    return result_of(arrays, source)
 
 
-def _result(values: list[Any], source: KernelSource) -> Any:
+def result_of(values: list[Any], source: KernelSource) -> Any:
     pairs = zip(source.arguments, values, strict=True)
     outputs = [value for argument, value in pairs if argument.role == "output"]
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
@@ -133,20 +142,20 @@ def _foreign_call(kernel: Callee, values: list[Any]) -> Any:
         if argument.role == "output":
             result = next(results)
             if finals[k] is None:
-                finals[k] = give_back(result, like, _Place(argument, name))
-    return _result(finals, source)
+                finals[k] = give_back(result, like, Where(argument, name))
+    return result_of(finals, source)
 
 
 def _views(source: KernelSource, values: list[Any], name: str) -> list[AnyArray | None]:
     return [
         None
         if value is None
-        else view(value, _Place(argument, name), output=argument.role == "output")
+        else view(value, Where(argument, name), output=argument.role == "output")
         for argument, value in zip(source.arguments, values, strict=True)
     ]
 
 
-class _Place(NamedTuple):
+class Where(NamedTuple):
     """How messages name an argument; text only when one is written."""
 
     argument: Argument
@@ -158,7 +167,7 @@ class _Place(NamedTuple):
 
 
 # -- binding
-def _bind(
+def bind(
     source: KernelSource, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> list[Any]:
     """One value for each argument; None for outputs that are to be made."""
@@ -197,7 +206,7 @@ def _bind(
 
 def _not_none(argument: Argument, value: Any, name: str) -> Any:
     if value is None:
-        raise CallTypeError(f"{_Place(argument, name)} is None, not an array")
+        raise CallTypeError(f"{Where(argument, name)} is None, not an array")
     return value
 
 
@@ -227,11 +236,11 @@ def signature_text(source: KernelSource, name: str) -> str:
 
 def sizes_of(source: KernelSource, args: Sequence[Any], name: str) -> dict[Axis | Var, int]:
     """The sizes that a call with these arrays, all or the inputs, would have."""
-    arrays = _views(source, _bind(source, name, tuple(args), {}), name)
+    arrays = _views(source, bind(source, name, tuple(args), {}), name)
     for argument, array in zip(source.arguments, arrays, strict=True):
         if array is not None:
             _require_kind(argument, array, name)
-    return {v: size.value for v, size in _sizes(source, arrays, name).items()}
+    return sizes_by_shape(source, arrays, name)
 
 
 # -- single arrays
@@ -241,13 +250,18 @@ def _require_kind(argument: Argument, array: AnyArray, name: str) -> None:
     if came != expected and came.newbyteorder("=") != expected:
         hint = "" if argument.role == "output" else f'  try  x.astype("{argument.dtype.name}")'
         raise CallTypeError(
-            f"{_Place(argument, name)} is {came.name}, expected {argument.dtype.name}",
+            f"{Where(argument, name)} is {came.name}, expected {argument.dtype.name}",
             details=hint,
         )
-    if array.ndim != len(argument.shape):
+    require_rank(argument, array.shape, name)
+
+
+def require_rank(argument: Argument, shape: tuple[int, ...], name: str) -> None:
+    """Refuse another number of dimensions than the argument has."""
+    if len(shape) != len(argument.shape):
         raise CallValueError(
-            f"{_Place(argument, name)} has {_count(array.ndim, 'dimension')}, shape "
-            f"{_shape(array.shape)}, expected {_extents(argument.shape)}"
+            f"{Where(argument, name)} has {_count(len(shape), 'dimension')}, shape "
+            f"{_shape(shape)}, expected {_extents(argument.shape)}"
         )
 
 
@@ -261,7 +275,7 @@ def _extents(shape: tuple[Lin, ...]) -> str:
 
 
 def _require_output(argument: Argument, array: AnyArray, name: str) -> None:
-    what = str(_Place(argument, name))
+    what = str(Where(argument, name))
     if not array.flags.writeable:
         raise CallValueError(f"{what} is read-only")
     if not array.dtype.isnative:
@@ -282,12 +296,12 @@ def _fresh(argument: Argument, sizes: dict[Var, _Size], name: str) -> AnyArray:
     shape = tuple(_evaluate(e, sizes) for e in argument.shape)
     if any(n < 0 for n in shape):
         known = _known(argument.shape, sizes)
-        raise CallValueError(f"{_Place(argument, name)} would have shape {_shape(shape)}{known}")
+        raise CallValueError(f"{Where(argument, name)} would have shape {_shape(shape)}{known}")
     try:
         return _at_a_line(shape, argument)
     except (MemoryError, ValueError, OverflowError):
         raise CallValueError(
-            f"{_Place(argument, name)} of shape {_shape(shape)} does not fit in memory"
+            f"{Where(argument, name)} of shape {_shape(shape)} does not fit in memory"
         ) from None
 
 
@@ -315,7 +329,7 @@ def _copy(kernel: Callee, argument: Argument, array: AnyArray) -> AnyArray:
                 plain[...] = array
     except (MemoryError, ValueError):
         raise CallValueError(
-            f"{_Place(argument, kernel.name)} of shape {_shape(array.shape)} has to be copied, and "
+            f"{Where(argument, kernel.name)} of shape {_shape(array.shape)} has to be copied, and "
             "the copy does not fit in memory"
         ) from None
     kernel.copies.count(kernel.name, argument.name, plain.nbytes)
@@ -323,7 +337,16 @@ def _copy(kernel: Callee, argument: Argument, array: AnyArray) -> AnyArray:
 
 
 # -- arrays together
-def _sizes(source: KernelSource, arrays: list[AnyArray | None], name: str) -> dict[Var, _Size]:
+def sizes_by_shape(
+    source: KernelSource, arrays: Sequence[Shaped | None], name: str
+) -> dict[Axis | Var, int]:
+    """The sizes that arrays, of which only the shapes count, give."""
+    return {v: size.value for v, size in _sizes(source, arrays, name).items()}
+
+
+def _sizes(
+    source: KernelSource, arrays: Sequence[Shaped | None], name: str
+) -> dict[Var, _Size]:
     """Every size, read off dimensions; all other dimensions must agree."""
     sizes: dict[Var, _Size] = {}
     pairs = list(zip(source.arguments, arrays, strict=True))
@@ -346,7 +369,7 @@ def _sizes(source: KernelSource, arrays: list[AnyArray | None], name: str) -> di
         expected = tuple(_evaluate(e, sizes) for e in argument.shape)
         if v.shape != expected:
             raise CallValueError(
-                f"{_Place(argument, name)} has shape {_shape(v.shape)}, expected "
+                f"{Where(argument, name)} has shape {_shape(v.shape)}, expected "
                 f"{_expected(argument, expected, sizes)}"
             )
     return sizes
@@ -365,14 +388,14 @@ def _known(shape: tuple[Lin, ...], sizes: dict[Var, _Size]) -> str:
 
 
 def _solve(
-    extent: Lin, variable: Var, dim: int, argument: Argument, array: AnyArray, name: str
+    extent: Lin, variable: Var, dim: int, argument: Argument, array: Shaped, name: str
 ) -> int:
     value, rest = divmod(dim - extent.const, extent.coef(variable))
     if rest == 0 and value >= 0:
         return value
     trouble = f"no {variable.name} gives {dim}" if rest else f"{variable.name} would be {value}"
     raise CallValueError(
-        f"{_Place(argument, name)} has shape {_shape(array.shape)}, expected "
+        f"{Where(argument, name)} has shape {_shape(array.shape)}, expected "
         f"{_extents(argument.shape)}: {trouble}"
     )
 
@@ -414,7 +437,7 @@ def _same_in_place(source: KernelSource, arrays: list[AnyArray | None], i: int, 
 
 
 # -- a check in the kernel failed
-def _failure(kernel: Callee, status: int, info: list[int]) -> Exception:
+def failure(kernel: Callee, status: int, info: list[int]) -> Exception:
     checks = kernel.source.checks
     if not 1 <= status <= len(checks):
         return internal(f"{kernel.name}() returned the unknown status {status}", state=str(info))
@@ -427,4 +450,4 @@ def _failure(kernel: Callee, status: int, info: list[int]) -> Exception:
 @user_api
 def raise_failed(kernel: Callee, status: int, info: int) -> None:
     """What the wrapper calls for a status that is not 0; `info` is the address of four i64."""
-    raise _failure(kernel, status, list((ctypes.c_int64 * 4).from_address(info)))
+    raise failure(kernel, status, list((ctypes.c_int64 * 4).from_address(info)))

@@ -12,10 +12,12 @@ import numpy as np
 
 from tensorir.codegen import cuda, worker
 from tensorir.codegen.source import Argument, KernelSource, LaunchSource
-from tensorir.ir.affine import Lin
-from tensorir.ir.expr import Axis, Var
-from tensorir.runtime import timer
-from tensorir.runtime.arguments import Copies
+from tensorir.ir.expr import Var
+from tensorir.runtime import cuda_device, ptxas, timer
+from tensorir.runtime.arguments import Copies, slow_call
+from tensorir.runtime.cuda_call import Runner, extents, grid_of
+from tensorir.runtime.cuda_timer import measure
+from tensorir.runtime.device_arrays import is_on_device
 from tensorir.runtime.kernel import PlainKernel
 from tensorir.support import display
 from tensorir.support.cache import digest, shared
@@ -31,13 +33,20 @@ __all__ = ["CudaKernel", "make_cuda_kernel"]
 class CudaKernel(PlainKernel):
     """A kernel compiled for CUDA.
 
-    Call it as any kernel. With target `emulator` it runs in the PTX emulator: every call is
-    checked for races and the like, and leaves its `reports`.
+    Call it as any kernel: with numpy's arrays, which are copied to the device and back, or with
+    arrays on a device (torch, CuPy, JAX, `tir.to_device`), which are not; the call then returns
+    before the kernel ends, as their libraries' own calls do, and runs on their current stream.
+    With target `emulator` it runs in the PTX emulator: every call is checked for races and the
+    like, and leaves its `reports`.
 
     Attributes
     ----------
     ptx : str
         The code; `asm` is the same.
+    sass : str
+        The code of the device itself, where ptxas and nvdisasm are found.
+    resources : tuple of Resources
+        Registers, shared memory, spills and occupancy of each launch, where ptxas is found.
     launches : tuple of LaunchSource
         Name, grid, threads and shared memory of each launch.
     reports : tuple of Report
@@ -57,6 +66,7 @@ class CudaKernel(PlainKernel):
         self.checks = True
         self.seed = 0
         self._ptx = ptx
+        self._runner = Runner(self)
 
     @property
     def launches(self) -> tuple[LaunchSource, ...]:
@@ -74,35 +84,96 @@ class CudaKernel(PlainKernel):
     def asm(self) -> str:
         return self.ptx
 
+    @property
+    def emulated(self) -> bool:
+        return self.source.target.name.startswith("emulator")
+
+    @property
+    @user_api
+    def sass(self) -> str:
+        return display.Text(ptxas.sass(self._assembled().cubin))
+
+    @property
+    @user_api
+    def resources(self) -> tuple[ptxas.Resources, ...]:
+        arch = self.source.target.cpu
+        return tuple(ptxas.resources(self._assembled(), self.launches, arch))
+
+    def _assembled(self) -> ptxas.Assembled:
+        return ptxas.assemble(self._ptx, self.source.target.cpu)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._runner.quick and not kwargs:
+            done = self._runner.call(args)
+            if done is not None:
+                return done
+        return self._call(*args, **kwargs)
+
+    @user_api
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
+        """A call of which nothing is known."""
+        out = kwargs.get("out", ())
+        every = (*args, *(out if isinstance(out, tuple | list) else (out,)))
+        if self.emulated or not any(is_on_device(x) for x in every):
+            return slow_call(self, *args, **kwargs)
+        self._require_driver()
+        return self._runner.careful(args, kwargs)
+
     @user_api
     def time(self, *inputs: Any, repeat: int | None = None, flush: bool = False) -> timer.Timing:
-        """Measure calls on a GPU; the emulator's time says nothing of one.
+        """Measure the kernel on a GPU by its events, copies of numpy's arrays aside.
+
+        Parameters
+        ----------
+        *inputs
+            As in a call; numpy's arrays are copied to the device once, before.
+        repeat
+            Number of measurements; each lasts about 10 ms. Default: 15, fewer for slow kernels.
+        flush
+            Whether to empty the cache before each call.
 
         Raises
         ------
         UnsupportedError
-            The kernel runs in the emulator.
+            The kernel runs in the emulator, or there is no driver.
         """
-        raise UnsupportedError("the time that the emulator takes says nothing of a GPU's")
+        if self.emulated:
+            raise UnsupportedError("the time that the emulator takes says nothing of a GPU's")
+        self._require_driver()
+        return measure(self, inputs, repeat=repeat, flush=flush)
+
+    @user_api
+    def wait(self) -> None:
+        """Wait until all that was asked of the devices is done; a failed kernel is told here."""
+        for loaded in self._runner.loaded.values():
+            loaded.device.wait()
 
     @user_api
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Refused: the PTX is text, to be kept as such."""
-        raise UnsupportedError("a CUDA kernel has no file of its own yet; keep its text, k.ptx")
+        """Write the kernel to a file that `tir.load` reads: PTX, LLVM text, and a manifest."""
+        from tensorir.runtime.files import save
+
+        save(path, self.source, self._ptx.encode())
+
+    def _require_driver(self) -> None:
+        why = cuda_device.absence()
+        if why:
+            raise UnsupportedError(
+                f"code for {self.source.target} can be built and read here, but not run: {why}",
+                details='  try  target="emulator", which runs the same PTX on this machine',
+            )
 
     def run(self, pointers: list[int], sizes: list[int]) -> tuple[int, list[int]]:
-        """Run all launches on arrays at addresses of this machine, in the emulator."""
-        if not self.source.target.name.startswith("emulator"):
-            raise UnsupportedError(
-                f"code for {self.source.target} can be built and read here, but not run",
-                details='  try  target="emulator", which runs the same PTX',
-            )
+        """Run all launches on arrays at addresses of this machine."""
+        if not self.emulated:
+            self._require_driver()
+            return self._runner.run_host(pointers, sizes)
         from tensorir.emulator.ptx import run  # large, and only called here
 
         values = dict(zip(self.source.sizes, sizes, strict=True))
         arrays = [_at(p, a, values) for p, a in zip(pointers, self.source.arguments, strict=True)]
         first = len(arrays)
-        arrays += [np.zeros(_shape(a, values), a.dtype.numpy) for a in self.source.scratch]
+        arrays += [np.zeros(extents(a, values), a.dtype.numpy) for a in self.source.scratch]
         told = np.zeros(5, np.int64)
         reports = []
         fresh = {
@@ -155,39 +226,9 @@ def make_cuda_kernel(source: KernelSource, *, schedule: Any = None) -> CudaKerne
     return CudaKernel(source, ptx, timings, schedule)
 
 
-def grid_of(launch: LaunchSource, sizes: Mapping[Var, int]) -> tuple[int, int, int]:
-    """Blocks along x, y and z for some sizes.
-
-    Raises
-    ------
-    ArgumentError
-        More than a GPU has.
-    """
-    env = dict(sizes)
-    found = []
-    for loops in launch.grid:
-        ends = [min(_value(e, env) // c for c, e in bounds) + 1 for bounds in loops]
-        found.append(max(ends, default=1))
-    x, y, z = (max(n, 0) for n in found)
-    if x >= 1 << 31 or y > 65_535 or z > 65_535:
-        raise ArgumentError(
-            f"a grid of {x:,} by {y:,} by {z:,} blocks; at most 2,147,483,647 by 65,535 by 65,535"
-        )
-    return x, y, z
-
-
-def _value(e: Lin, env: Mapping[Var, int]) -> int:
-    table: dict[Axis | Var, Lin] = {v: Lin({}, n) for v, n in env.items()}
-    return e.subst(table).const
-
-
-def _shape(a: Argument, sizes: Mapping[Var, int]) -> tuple[int, ...]:
-    return tuple(max(_value(e, sizes), 0) for e in a.shape)
-
-
 def _at(pointer: int, a: Argument, sizes: Mapping[Var, int]) -> np.ndarray[Any, Any]:
     """The array at an address."""
-    shape = _shape(a, sizes)
+    shape = extents(a, sizes)
     dtype = np.dtype(a.dtype.numpy)
     count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     if not count:

@@ -1,4 +1,4 @@
-"""Kernels in files: a zip of the object, its LLVM text, and a manifest in JSON.
+"""Kernels in files: a zip of the object, or the PTX, its LLVM text, and a manifest in JSON.
 
 A saved kernel is a program: loading one and calling it runs the code in it, so load only what
 you would run. Nothing else in the file is executed; no pickle, no names to import.
@@ -15,7 +15,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from tensorir.codegen import llvm
-from tensorir.codegen.source import Argument, Check, KernelSource
+from tensorir.codegen.source import Argument, Check, KernelSource, LaunchSource
 from tensorir.ir import dtype as dtypes
 from tensorir.ir.affine import Lin, floordiv, floormod, lin
 from tensorir.ir.expr import Var
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "load", "save"]
 
-FORMAT = 1
+FORMAT = 2
 _MANIFEST, _TEXT, _OBJECT = "manifest.json", "kernel.ll", "kernel.o"
 _LARGEST = 64 << 20  # bytes of one member, before anything of it is read
 
@@ -80,6 +80,11 @@ def load(path: str | os.PathLike[str]) -> Kernel:
         raise CacheError(f"{place!r} is damaged: its manifest is malformed ({problem})") from None
     if _digest(manifest, text, object_code) != manifest.get("sha256"):
         raise CacheError(f"{place!r} is damaged: its code is not what its manifest says")
+    if source.target.kind == "cuda":
+        from tensorir.runtime.cuda_kernel import CudaKernel
+
+        loaded: Any = CudaKernel(source, object_code.decode(errors="replace"), {}, None)
+        return loaded  # type: ignore[no-any-return]
     why = llvm.runs_here(source.target)
     if why is not None:
         raise UnsupportedError(
@@ -152,17 +157,9 @@ def _manifest(source: KernelSource) -> dict[str, Any]:
         "name": source.name,
         "target": asdict(source.target),
         "sizes": [v.name for v in source.sizes],
-        "arguments": [
-            {
-                "name": a.name,
-                "dtype": a.dtype.name,
-                "shape": [_lin_out(e) for e in a.shape],
-                "role": a.role,
-                "in_place": list(a.in_place),
-                "partial": a.partial,
-            }
-            for a in source.arguments
-        ],
+        "arguments": [_argument_out(a) for a in source.arguments],
+        "scratch": [_argument_out(a) for a in source.scratch],
+        "launches": [_launch_out(x) for x in source.launches],
         "checks": [c.message for c in source.checks],
         "imports": list(source.imports),
         "parallel": source.parallel,
@@ -171,6 +168,63 @@ def _manifest(source: KernelSource) -> dict[str, Any]:
         "loops": source.loops,
         "notes": list(source.notes),
     }
+
+
+def _argument_out(a: Argument) -> dict[str, Any]:
+    return {
+        "name": a.name,
+        "dtype": a.dtype.name,
+        "shape": [_lin_out(e) for e in a.shape],
+        "role": a.role,
+        "in_place": list(a.in_place),
+        "partial": a.partial,
+    }
+
+
+def _argument_in(a: Any, sizes: dict[str, Var]) -> Argument:
+    return Argument(
+        name=str(a["name"]),
+        dtype=dtypes.dtype(a["dtype"]),
+        shape=tuple(_lin_in(e, sizes) for e in a["shape"]),
+        role=_role(a["role"]),
+        in_place=tuple(map(str, a["in_place"])),
+        partial=bool(a["partial"]),
+    )
+
+
+def _launch_out(x: LaunchSource) -> dict[str, Any]:
+    return {
+        "name": x.name,
+        "arrays": list(x.arrays),
+        "grid": [[[[c, _lin_out(e)] for c, e in loop] for loop in index] for index in x.grid],
+        "threads": list(x.threads),
+        "shared_bytes": x.shared_bytes,
+        "reports": x.reports,
+        "barriers": list(x.barriers),
+    }
+
+
+def _launch_in(x: Any, sizes: dict[str, Var]) -> LaunchSource:
+    grid = tuple(
+        tuple(tuple((_positive(c), _lin_in(e, sizes)) for c, e in loop) for loop in index)
+        for index in x["grid"]
+    )
+    a, b, c = map(_positive, x["threads"])
+    return LaunchSource(
+        _name(x["name"]),
+        tuple(map(_integer, x["arrays"])),
+        grid,
+        (a, b, c),
+        _integer(x["shared_bytes"]),
+        bool(x["reports"]),
+        tuple(map(str, x["barriers"])),
+    )
+
+
+def _positive(x: object) -> int:
+    if _integer(x) <= 0:
+        raise ValueError(f"{x!r:.80} is not positive")
+    return _integer(x)
 
 
 def _own_version() -> str:
@@ -182,17 +236,7 @@ def _own_version() -> str:
 
 def _source(m: dict[str, Any], text: str) -> KernelSource:
     sizes = {name: Var(_name(name)) for name in m["sizes"]}
-    arguments = tuple(
-        Argument(
-            name=str(a["name"]),
-            dtype=dtypes.dtype(a["dtype"]),
-            shape=tuple(_lin_in(e, sizes) for e in a["shape"]),
-            role=_role(a["role"]),
-            in_place=tuple(map(str, a["in_place"])),
-            partial=bool(a["partial"]),
-        )
-        for a in m["arguments"]
-    )
+    arguments = tuple(_argument_in(a, sizes) for a in m["arguments"])
     return KernelSource(
         name=_name(m["name"]),
         llvm=text,
@@ -205,6 +249,8 @@ def _source(m: dict[str, Any], text: str) -> KernelSource:
         operations=_polynomial_in(m["operations"], sizes),
         bytes_moved=_polynomial_in(m["bytes_moved"], sizes),
         loops=str(m["loops"]),
+        launches=tuple(_launch_in(x, sizes) for x in m["launches"]),
+        scratch=tuple(_argument_in(a, sizes) for a in m["scratch"]),
         notes=tuple(map(str, m["notes"])),
     )
 

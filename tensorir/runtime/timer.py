@@ -203,6 +203,8 @@ class _Call:
         source = getattr(function, "source", None)
         self.guard: Callable[[], AbstractContextManager[None]]
         self.guard = theirs if source is None else nullcontext
+        # a call of a kernel on a device returns before the kernel ends
+        self.finish: Callable[[], object] = getattr(function, "wait", _nothing)
         if source is not None and len(inputs) < len(source.arguments):
             self.args = self._with_outputs(source.arguments)
 
@@ -219,6 +221,7 @@ class _Call:
         with self.guard():
             start = time.perf_counter()
             deque(calls, maxlen=0)
+            self.finish()
             return (time.perf_counter() - start) / count
 
     def count(self) -> int:
@@ -230,6 +233,10 @@ class _Call:
             if each * count >= _ROUND or time.perf_counter() - start > _WARM:
                 return max(1, round(_ROUND / max(each, 1e-9)))
             count *= 4
+
+
+def _nothing() -> None:
+    pass
 
 
 class _Flusher:

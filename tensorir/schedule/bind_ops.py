@@ -24,7 +24,7 @@ from tensorir.support.names import hint
 if TYPE_CHECKING:
     from tensorir.schedule.schedule import Schedule
 
-__all__ = ["BLOCKS", "INDICES", "THREADS", "bind"]
+__all__ = ["BLOCKS", "INDICES", "THREADS", "bind", "require_place"]
 
 BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
@@ -87,7 +87,7 @@ def bind(s: Schedule, axis: str | Axis, index: str) -> Draft:
         require_unmarked(s, x, "bind")
         violation = legality.carried(program, x.axis)
         if violation is None:
-            _require_place(s, program, x, index)
+            require_place(s, program, x, index)
             program = mark(program, x.axis, "bind", index=index)
         elif x is loop:
             asked = [(x, f"asked to be {index}")]
@@ -113,7 +113,7 @@ def _fixes(s: Schedule, x: Loop, index: str) -> list[Fix]:
     ]
 
 
-def _require_place(s: Schedule, program: Program, x: Loop, index: str) -> None:
+def require_place(s: Schedule, program: Program, x: Loop, index: str) -> None:
     """The loops around and inside, and the extent."""
     name = x.axis.name
     around: list[Loop] = []

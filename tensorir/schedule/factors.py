@@ -10,7 +10,7 @@ from tensorir.ir.build import cast, const
 from tensorir.ir.dtype import DType
 from tensorir.ir.expr import Axis, Const, Expr, Op, Ref, Var
 from tensorir.ir.numerics import limits
-from tensorir.ir.statement import Access, Array, Statement
+from tensorir.ir.statement import Access, Array, May, Statement
 from tensorir.ir.visit import nodes, rewrite
 from tensorir.poly.model import Program
 from tensorir.schedule import partial
@@ -82,6 +82,13 @@ _HOLDS = {
 def converted(stmt: Statement, array: Array, to: Array, what: str) -> Statement:
     """`stmt` reading `to` where it read `array`, which it must convert at once."""
     slots = {k for k, r in enumerate(stmt.reads) if r.array is array}
+    for access in (*stmt.reads, *stmt.writes):
+        places = [i.value for i in access.index if isinstance(i, May)]
+        if any(_reads(e, slots) for i in places for e in nodes(i)):
+            fail(
+                f"{what}: {stmt.name} takes a place in {access.array.name} from {array.name}",
+                why="only a tensor whose values are converted may be read in another type.",
+            )
     for body in stmt.bodies:
         for e in nodes(body):
             if not isinstance(e, Op) or not any(_reads(a, slots) for a in e.args):

@@ -155,6 +155,11 @@ def _next(
     wrong = not_taken(name, signature, (s, *args), kwargs)
     if wrong is not None:
         raise wrong
+    for value in (*args, *kwargs.values()):
+        if hasattr(value, "__array__") and getattr(value, "ndim", None) != 0:
+            # even compared with a word it has no truth value
+            what = f"a step takes names and numbers, not {type(value).__name__} {value!r:.60}"
+            raise ArgumentTypeError(f"{name}: {what}", details=_site())
     try:
         draft = function(s, *args, **kwargs)
     except BudgetExceeded as spent:

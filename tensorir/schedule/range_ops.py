@@ -223,6 +223,9 @@ def _cut(
     for old, new in copy.arrays.items():
         b = program.buffers[old]
         buffers[new] = replace(b, outside=tuple(copy.axes.get(a, a) for a in b.outside))
+    for array, b in base.buffers.items():
+        if rewrite.has(b.turns, loop.axis) or rewrite.has(b.turns, kept_loop.axis):  # type: ignore[union-attr]
+            buffers[array] = replace(b, turns=(copy.axes[loop.axis], *b.turns))
     placements = {**base.placements, **copied}
     base = _hinted(base, copy)
     return rewrite.assemble(base, changed, placements, buffers, tuple(copy.arrays.values()))

@@ -12,7 +12,9 @@ from tensorir.poly.model import Program
 from tensorir.schedule import (
     affine_ops,
     apart_ops,
+    bank_ops,
     bind_ops,
+    cross_ops,
     consumer_ops,
     hint_ops,
     loop_ops,
@@ -53,7 +55,7 @@ __all__ = ["Schedule", "schedule"]
 
 
 LATER = (
-    "annotate", "storage_align", "pad", "swizzle", "expand", "privatise", "scalar_replace",
+    "annotate", "expand", "privatise", "scalar_replace",
     "legal_moves",
 )  # fmt: skip
 
@@ -149,6 +151,7 @@ class Schedule:
     vectorize = parallel_ops.vectorize
     parallel = parallel_ops.parallel
     bind = bind_ops.bind
+    cross_thread = cross_ops.cross_thread
     transpose_lanes = shuffle_ops.transpose_lanes
     # -- where a stage is computed
     compute_at = placement_ops.compute_at
@@ -167,6 +170,9 @@ class Schedule:
     prefetch = hint_ops.prefetch
     pipeline = pipeline_ops.pipeline
     double_buffer = pipeline_ops.double_buffer
+    pad = bank_ops.pad
+    storage_align = bank_ops.storage_align
+    swizzle = bank_ops.swizzle
     # -- reductions
     rfactor = reduce_ops.rfactor
     vector_reduce = reduce_ops.vector_reduce

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tensorir.ir.expr import Axis
 from tensorir.ir.intrinsic import Intrinsic, Operand, builtin, named, names
+from tensorir.ir.matrix import MatrixIntrinsic, matrix_intrinsics
 from tensorir.ir.printer import statement_text
 from tensorir.ir.statement import Access
 from tensorir.poly import instruction, isl, legality, ranges, tree
 from tensorir.poly.isl import dt
 from tensorir.poly.model import Placement, Program
 from tensorir.poly.tree import At, Loop
-from tensorir.schedule import resolve
+from tensorir.schedule import matrix_tiles, resolve
 from tensorir.schedule.explain import accepted, fix, refuse
 from tensorir.schedule.parallel_ops import twins
 from tensorir.schedule.primitive import Draft, primitive
@@ -81,6 +82,11 @@ def tensorize(s: Schedule, axis: str | Axis, intrinsic: str | Intrinsic) -> Draf
         for k in 0..4  # unroll
           C[16*io + ii] = C[16*io + ii] + int32(A[k]) * int32(B[16*io + ii, k])
     """
+    tile = intrinsic
+    if isinstance(intrinsic, str):
+        tile = matrix_intrinsics().get(intrinsic, intrinsic)
+    if isinstance(tile, MatrixIntrinsic):
+        return matrix_tiles.tensorized(s, axis, tile)
     what = _declared(intrinsic)
     loop = resolve.axis(s, axis, primitive="tensorize")
     nest = _nest(s, what, loop)

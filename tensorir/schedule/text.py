@@ -166,8 +166,14 @@ class _Shown:
         stored = ""
         if buffer.layout is not None:
             stored = f" as {storage_text(buffer.layout, len(a.shape))}"
-        turns = f", {a.shape[0]} tiles in turn" if buffer.turns else ""
-        return f"alloc {a.name}: {a.dtype} in {buffer.scope}{stored}{turns}"
+        more = f", {a.shape[0]} tiles in turn" if buffer.turns else ""
+        if buffer.rows is not None:
+            r = buffer.rows
+            more += f", rows + {r.by}" if r.by else f", rows of {r.offset} modulo {r.factor}"
+        if buffer.swizzle is not None:
+            w = buffer.swizzle
+            more += f", swizzle {w.bits}, {w.base}, {w.shift}"
+        return f"alloc {a.name}: {a.dtype} in {buffer.scope}{stored}{more}"
 
 
 def storage_text(layout: tuple[LayoutDim, ...], n: int) -> str:
@@ -188,6 +194,8 @@ def kind(t: Loop) -> str:
         return f"  # tensorize {t.intrinsic.name}"
     if t.kind == "serial":
         return ""
+    if t.kind == "bind" and t.width is not None:
+        return f"  # bind {t.bind}, combined"
     detail = t.bind if t.kind == "bind" else t.width if t.kind == "vectorize" else None
     return f"  # {t.kind}" if detail is None else f"  # {t.kind} {detail}"
 

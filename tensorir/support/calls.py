@@ -19,6 +19,7 @@ def not_taken(
     signature: inspect.Signature,
     args: Sequence[object],
     kwargs: Mapping[str, object],
+    beside: Iterable[str] = (),
 ) -> ArgumentTypeError | None:
     """Return the error for a call that a signature does not take, or None where it does.
 
@@ -30,6 +31,8 @@ def not_taken(
         What it takes. A first parameter called `self` or `s` is not shown.
     args, kwargs
         The arguments that came.
+    beside : iterable of str
+        Other names that the user may have meant: those of a function which hands the rest on.
 
     Examples
     --------
@@ -53,7 +56,7 @@ def not_taken(
     details = f"\n  {site}" if site is not None else ""
     for k in kwargs:
         if k not in known:
-            text = f"{name}{shown} has no argument {k!r}{hint(k, known)}"
+            text = f"{name}{shown} has no argument {k!r}{hint(k, [*known, *beside])}"
             return ArgumentTypeError(text, details=details)
     return ArgumentTypeError(f"{name}{shown}: {reason}", details=details)
 

@@ -186,6 +186,8 @@ def full_text(error: BaseException) -> str:
     ArgumentError: factor is 0
       try  factor=8
     """
+    if not isinstance(error, BaseException):
+        raise ArgumentTypeError(f"full_text: expected an exception, not {error!r:.60}")
     name = type(error).__name__
     message = str(error)
     first = f"{name}: {message}" if message else name
@@ -228,8 +230,17 @@ def warn(id: str, text: str) -> None:
     warnings.warn(TensorIRWarning(id, text), stacklevel=user_depth())
 
 
+#: The ids of all warnings.
+WARNINGS = ("cache", "copy", "no-effect", "serial", "validate-skipped")
+
+
 def silence(*ids: str) -> None:
     """Switch warnings off by id, for this process.
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+        There is no warning with that id; the message lists those there are.
 
     Examples
     --------
@@ -239,10 +250,14 @@ def silence(*ids: str) -> None:
     ...     warn("serial", "this is not shown")
     """
     from tensorir.support.knobs import knobs
+    from tensorir.support.names import hint
 
     for id in ids:
         if not isinstance(id, str):
-            raise ArgumentTypeError(f"the id of a warning is a string, not {id!r}")
+            raise ArgumentTypeError(f"the id of a warning is a string, not {id!r:.60}")
+        if id not in WARNINGS:
+            known = ", ".join(WARNINGS)
+            raise ArgumentError(f"no warning {id!r:.60}; there are {known}{hint(id, WARNINGS)}")
     added = [id for id in ids if id not in knobs.silenced]
     knobs.silenced = (*knobs.silenced, *added)
 

@@ -59,7 +59,9 @@ def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         cli.main(["--help"])
     assert caught.value.code == 0
     told = capsys.readouterr().out
-    assert re.findall(r"^    (\w+) +", told, re.MULTILINE) == ["bench", "demo", "doctor"]
+    assert re.findall(r"^    (\w+) +", told, re.MULTILINE) == [
+        "bench", "build", "emulate", "demo", "doctor",
+    ]  # fmt: skip
 
 
 def test_an_error_is_told_without_a_traceback(
@@ -123,6 +125,8 @@ def test_doctor_tells_of_cuda_whether_it_is_there_or_not(
 ) -> None:
     assert re.search(r"the CUDA driver: kernels run on the CPU only|driver  +for CUDA", told.stdout)
     assert "ptxas" in told.stdout
+    assert "nvdisasm" in told.stdout
+    assert re.search(r"^  emulator +compiled, run and right, \d+ ms$", told.stdout, re.MULTILINE)
 
 
 def test_doctor_tells_what_a_missing_openmp_costs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,6 +224,18 @@ def test_demo_prints_the_table(demo: str) -> None:
     assert "peak measured of one thread" in demo
     assert re.search(r"compiling the last stage: \d+ ms, \d+ ms with a cached object", demo)
     assert re.search(r"a call of a kernel, three arrays of 8 checked: \d+ ns", demo)
+
+
+def test_demo_has_a_part_for_gpus(demo: str) -> None:
+    assert 's = s.bind("by", "blockIdx.y")' in demo
+    assert "Barriers were placed where the threads of a block meet, 2:" in demo
+    assert ".visible .entry tir_C(" in demo
+    assert "C: within " in demo.partition("Run in the emulator")[2]
+    rows = re.findall(r"^ +(\d+)  (\S+) +([\d,]+) +([\d,]+)", demo, re.MULTILINE)
+    assert {opcode.split(".")[1] for _, opcode, *_ in rows} == {"global", "shared"}
+    line = re.search(r"With the barrier of line (\d+) taken out", demo)
+    assert line is not None
+    assert re.search(r"race: race in tir_C, PTX line \d+, block", demo.partition(line[0])[2])
 
 
 def test_demo_is_plain_ascii(demo: str) -> None:

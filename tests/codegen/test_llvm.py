@@ -116,7 +116,7 @@ def test_unknown_names_are_refused() -> None:
         cpu.target("")
     with pytest.raises(ArgumentTypeError, match="a target is a string, not int 3"):
         cpu.target(3)
-    with pytest.raises(UnsupportedError, match="target 'cuda:sm_90' is not there yet"):
+    with pytest.raises(UnsupportedError, match="target 'cuda:sm_90' is a GPU; this"):
         cpu.target("cuda:sm_90")
 
 

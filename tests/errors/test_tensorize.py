@@ -37,6 +37,11 @@ def packed(s: tir.Schedule) -> tir.Schedule:
     return s.transform_layout("P", lambda k, j: (j // 16, k // 4, j % 16, k % 4))
 
 
+def taken() -> tir.Schedule:
+    A, places = tir.placeholder((9,), name="A"), tir.placeholder((5,), "int32", name="I")
+    return tir.schedule(tir.compute((5,), lambda i: A[places[i]], name="T"))
+
+
 def roots() -> tir.Schedule:
     a = tir.placeholder((8,), name="a")
     c = tir.compute((8,), lambda i: tir.sqrt(a[i]), name="c")
@@ -226,6 +231,14 @@ ScheduleError: retype: by= moves integers into integers, not int8 into float32
 ScheduleError: retype: F computes with E as float32
 
   why  only a tensor that is converted at once may be read in another type.
+""",
+    ),
+    "retype_place": (
+        lambda: taken().retype("T", "I", "int64"),
+        """\
+ScheduleError: retype: T takes a place in A from I
+
+  why  only a tensor whose values are converted may be read in another type.
 """,
     ),
     "retype_sum_range": (

@@ -65,8 +65,8 @@ def public() -> Iterator[tuple[str, Callable[..., object]]]:
             yield from ((f"{name}.{m}", f) for m, f in methods if not m.startswith("_"))
 
 
-# What the library itself calls; and two functions that stand below the one that tells such calls.
-INSIDE = {"Kernel.run", "Schedule.then", "full_text", "silence"}
+# What the library itself calls.
+INSIDE = {"Kernel.run", "Schedule.then"}
 
 
 @pytest.mark.parametrize("name, function", [x for x in public() if x[0] not in INSIDE])

@@ -29,6 +29,7 @@ def test_by_sizes_as_the_bench_takes_them() -> None:
         "matmul: float32[3, 5]", "a: float32[3, 4]", "b: float32[4, 5]"
     ]  # fmt: skip
     assert declare("softmax", 3, 4)[0][0].shape == (3, 4)
+    assert declare("softmax", np.int64(3), np.int32(4))[0][0].shape == (3, 4)
     assert declare("relu", 3, 4, 5)[1][0].shape == (3, 4, 5)
     assert str(declare("take", 7, 5, 3)[1][1]) == "indices: int64[3]"
 
@@ -105,6 +106,11 @@ WRONG = [
      "build: softmax(x, axis=-1, *, name='softmax') has no argument 'axes'; did you mean 'axis'?"),
     (lambda: schedules.build("softmax", 4),
      "build: softmax takes the sizes rows columns, not 1 of them"),
+    (lambda: schedules.build("softmax", (3, 4), taget="native"),
+     "build: softmax(x, axis=-1, *, name='softmax') has no argument 'taget'; "
+     "did you mean 'target'?"),
+    (lambda: schedules.build("relu", (3, 4), target="CUDA"),
+     "there is no target 'CUDA'; did you mean 'cuda'?"),
     (lambda: schedules.build("relu", (3, 4), target="zen4"),
      "there is no target 'zen4'; did you mean 'znver4'?"),
     (lambda: schedules.build(3, (4,)),
@@ -153,3 +159,11 @@ def test_the_library_imports_in_little_time() -> None:
         "assert not heavy, heavy; assert len(sys.modules) - before < 90, len(sys.modules) - before"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_function_of_no_module() -> None:
+    def twice(x: tir.Tensor) -> tir.Tensor:
+        return ops.add(x, x)
+
+    twice.__module__ = None  # type: ignore[assignment]
+    np.testing.assert_array_equal(schedules.build(twice, X)(X), X + X)

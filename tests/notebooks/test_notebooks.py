@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.benchmarks import steps
+
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("**/*.ipynb"))
 SECONDS = 120
@@ -39,11 +41,21 @@ def test_quickstart_has_ten_cells_of_code() -> None:
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The quickstart with its outputs."""
+    return run("00_quickstart", tmp_path_factory.mktemp("notebook"))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The page of schedules with its outputs."""
+    return run("01_schedules_for_this_cpu", tmp_path_factory.mktemp("notebook"))
+
+
+def run(name: str, folder: Path) -> dict[str, Any]:
+    """A notebook with its outputs, run in an empty folder."""
     nbclient = pytest.importorskip("nbclient", reason="nbclient is missing: pip install nbmake")
     nbformat = pytest.importorskip("nbformat", reason="nbformat is missing: pip install nbmake")
     pytest.importorskip("ipykernel", reason="ipykernel is missing: pip install ipykernel")
-    notebook = nbformat.read(FOLDER / "00_quickstart.ipynb", as_version=4)
-    folder = tmp_path_factory.mktemp("notebook")
+    notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
     client = nbclient.NotebookClient(
         notebook,
         timeout=SECONDS,
@@ -103,10 +115,63 @@ def test_the_assembly_has_vectors(executed: dict[str, Any]) -> None:
     assert re.search(r"^\d+ vector multiply-adds", shown(executed, 10, "text/plain"))
 
 
-def test_nothing_warns(executed: dict[str, Any]) -> None:
+def said(notebook: dict[str, Any]) -> str:
+    """All that the cells print and show, as text."""
+    count = sum(c["cell_type"] == "code" for c in notebook["cells"])
+    return "\n".join(shown(notebook, k + 1, "text/plain") for k in range(count))
+
+
+ROW = re.compile(r"^ +(as declared|on \d+ threads|\d+  \w+\(.*?) +[\d.]+ ms", re.MULTILINE)
+WALKS = (
+    "matmul (512, 512)", "matmul (64, 64)", "gemv (", "conv2d (", "depthwise_conv2d (",
+    "softmax (", "layer_norm (", "sum (4096, 2048)", "transpose (", "relu (", "attention (",
+    "quantized_matmul (", "blur (", "wave (",
+)  # fmt: skip
+
+
+def test_every_schedule_is_walked_along(page: dict[str, Any]) -> None:
+    told = said(page)
+    assert [w for w in WALKS if f"\n{w}" not in f"\n{told}"] == []
+    rows = [m.group(1) for m in ROW.finditer(told)]
+    assert rows.count("as declared") == len(WALKS) + 1  # there are two sums
+    assert sum(r.endswith("threads") for r in rows) == len(WALKS) + 1
+
+
+def test_what_a_wrong_order_is_told(page: dict[str, Any]) -> None:
+    told = said(page)
+    assert "ScheduleError: init_at: 'jr' is not a reduction loop of matmul" in told
+    assert 'IllegalSchedule: vectorize("k", width=16) would run' in told
+    assert "ScheduleError: compute_at: nothing inside 'softmax.i' reads softmax_max" in told
+    assert "IllegalSchedule: online: attention_exp depends on attention_max" in told
+
+
+def test_online_keeps_the_scores_of_a_tile(page: dict[str, Any]) -> None:
+    before, after = (x for x in re.split(r"online\(\"jo\"", said(page), maxsplit=1))
+    tile = re.compile(r"for jo in .*\n +alloc attention_scores: ")
+    assert not tile.search(before)
+    assert tile.search(after)
+
+
+def test_steps_run_the_same_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cells = [
+        {"cell_type": "markdown", "source": ["# One\n", "text"]},
+        {"cell_type": "code", "source": ["x = 3\n", "x"]},
+        {"cell_type": "markdown", "source": ["## Two"]},
+        {"cell_type": "code", "source": ["print(x)"]},
+    ]
+    path = tmp_path / "page.ipynb"
+    path.write_text(json.dumps({"cells": cells}), "utf-8")
+    assert list(steps.tables(path)) == ["# One", "## Two"]
+    assert capsys.readouterr().out == "3\n"
+    assert steps.NOTEBOOK in NOTEBOOKS
+
+
+@pytest.mark.parametrize("which", ["executed", "page"])
+def test_nothing_warns(which: str, request: pytest.FixtureRequest) -> None:
+    notebook: dict[str, Any] = request.getfixturevalue(which)
     errors = [
         o
-        for c in executed["cells"]
+        for c in notebook["cells"]
         for o in c.get("outputs", ())
         if o["output_type"] == "stream" and o["name"] == "stderr"
     ]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 
 import tensorir as tir
@@ -83,3 +86,48 @@ def test_wrong_type() -> None:
 def test_a_name_is_registered_once() -> None:
     with pytest.raises(tir.ArgumentError, match="there is an operator 'relu' already"):
         ops.register("relu", ops.relu, lambda x: x, ("*shape",), lambda *s: (ops.Input(s),))
+
+
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "keyword": (
+        lambda: operator("matmul").declare(3, 4, 5, dtyp="int8"),  # type: ignore[call-arg]
+        "ArgumentTypeError: declare(*sizes, dtype=None, parameters=None) has no argument 'dtyp'; "
+        "did you mean 'dtype'?",
+    ),
+    "parameter": (
+        lambda: operator("softmax").declare(3, 4, parameters={"axs": 1}),
+        "ArgumentTypeError: softmax(x, axis=-1, *, name='softmax') has no argument 'axs'; "
+        "did you mean 'axis'?",
+    ),
+    "no_dictionary": (
+        lambda: operator("softmax").declare(3, 4, parameters=3),  # type: ignore[arg-type]
+        "ArgumentTypeError: parameters of softmax must be a dictionary, not 3",
+    ),
+    "seed": (
+        lambda: operator("softmax").arrays(3, 4, seed="x"),  # type: ignore[arg-type]
+        "ArgumentTypeError: seed must be an integer, not str 'x'",
+    ),
+    "too_few_arrays": (
+        lambda: operator("matmul").expected(np.ones((2, 2))),
+        "ArgumentTypeError: matmul(a, b, transpose_a=False, transpose_b=False, dtype=None): "
+        "missing a required argument: 'b'",
+    ),
+    "arrays_that_do_not_fit": (
+        lambda: operator("add").expected(np.ones(2), np.ones(3)),
+        "ArgumentError: the reference of add does not take these arrays: operands could not be "
+        "broadcast together with shapes (2,) (3,)",
+    ),
+    "not_a_name": (lambda: operator(3), "ArgumentError: no operator 3"),  # type: ignore[arg-type]
+    "list": (
+        lambda: operators(3),  # type: ignore[call-arg]
+        "ArgumentTypeError: operators(): too many positional arguments",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_wrong_calls(case: str) -> None:
+    call, text = REFUSED[case]
+    with pytest.raises(tir.TensorIRError) as refused:
+        call()
+    assert said(refused.value).splitlines()[0].rstrip() == text

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
 import traceback
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -148,18 +150,42 @@ def test_warning_points_at_the_users_line() -> None:
 def test_silence_is_by_id() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        errors.silence("one", "two")
-        errors.silence("one")
-        for id in ("one", "two", "three"):
+        errors.silence("copy", "serial")
+        errors.silence("copy")
+        for id in ("copy", "serial", "cache"):
             errors.warn(id, "text")
-    assert [str(one.message) for one in caught] == ['text [silence("three")]']
-    assert knobs.silenced == ("one", "two")
+    assert [str(one.message) for one in caught] == ['text [silence("cache")]']
+    assert knobs.silenced == ("copy", "serial")
 
 
 def test_silence_takes_strings() -> None:
     with pytest.raises(errors.ArgumentTypeError) as caught:
         errors.silence(3)  # type: ignore[arg-type]
     assert str(caught.value) == "the id of a warning is a string, not 3"
+
+
+def test_silence_knows_its_warnings() -> None:
+    with pytest.raises(errors.ArgumentError) as caught:
+        errors.silence("no_effect")
+    assert str(caught.value) == (
+        "no warning 'no_effect'; there are cache, copy, no-effect, serial, validate-skipped; "
+        "did you mean 'no-effect'?"
+    )
+
+
+def test_every_warning_has_its_id_in_the_list() -> None:
+    text = "".join(
+        p.read_text("utf-8")
+        for p in sorted(Path(errors.__file__).parents[1].rglob("*.py"))
+        if p.name != "errors.py"
+    )
+    assert sorted(set(re.findall(r'\bwarn\(\s*"([\w-]+)"', text))) == list(errors.WARNINGS)
+
+
+def test_only_an_exception_has_a_full_text() -> None:
+    with pytest.raises(errors.ArgumentTypeError) as caught:
+        errors.full_text(3)  # type: ignore[arg-type]
+    assert str(caught.value) == "full_text: expected an exception, not 3"
 
 
 def test_ids_are_silenced_by_the_environment() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorir.emulator.ptx.lanes import WARP, Array, Mask, Micro, Selection, unsupported
-from tensorir.emulator.ptx.memory import Flat, Reach, watch
+from tensorir.emulator.ptx.memory import Flat, Reach, same_store, watch
 from tensorir.emulator.ptx.spaces import Memory
 from tensorir.emulator.ptx.text import Imm, Instruction
 
@@ -138,6 +138,7 @@ def _issue(launch: Launch, x: Instruction) -> Micro:
         shared, target, lanes, _ = targets[0]
         if launch.checks:
             watch(launch, shared, target, lanes, size, "write", x)
+            same_store(launch, shared, target, lanes, None, size, x)
             flight = shared.shadow("flight")
             cells = target // shared.granule
             for k in range(size // shared.granule):

@@ -64,7 +64,10 @@ def flow(entry: Entry) -> Flow:
 def _successors(last: Instruction, k: int, labels: dict[str, int], end: int) -> tuple[int, ...]:
     found: list[int] = []
     if last.family == "bra":
-        found.append(labels[target(last)])
+        name = target(last)
+        if name not in labels:
+            raise ArgumentError(f"PTX line {last.line}: no label {name}")
+        found.append(labels[name])
     elif last.family in LEAVING:
         found.append(end)
     elif last.family in ("brx", "call"):

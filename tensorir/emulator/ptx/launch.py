@@ -291,6 +291,8 @@ class Launch:
 
     def stop(self, finding: Finding) -> NoReturn:
         where = f"PTX line {finding.line}, " if finding.line else ""
+        if finding.line and finding.source:
+            where = f"PTX line {finding.line} (line {finding.source} of the program), "
         raise EmulationError(
             f"{finding.kind} in {self.entry.name}, {where}block {finding.block}: {finding.message}",
             finding=finding,

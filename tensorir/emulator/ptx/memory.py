@@ -118,9 +118,14 @@ class Reach:
         return buffers[number - 1]
 
     def _outside(self, flat: Flat, lanes: Flat) -> None:
-        self.launch.fault(
-            "bounds", f"address {int(flat[0]):#x} belongs to no memory", self.x, int(lanes[0])
-        )
+        address = int(flat[0])
+        # shortly before a buffer: an index below zero
+        number, at = -(-address >> BUFFER_BITS), -(-address % (1 << BUFFER_BITS))
+        message = f"address {address:#x} belongs to no memory"
+        if 1 <= number <= len(self.launch.buffers) and at > -(1 << (BUFFER_BITS - 1)):
+            memory = self.launch.buffers[number - 1]
+            message = f"an access of {self.width} bytes at byte {at} of {_variable(memory, 0)[1]}"
+        self.launch.fault("bounds", message, self.x, int(lanes[0]))
 
     def _require(self, memory: Memory, flat: Flat, size: int, lanes: Flat) -> None:
         # one comparison for both ends: a negative offset is a huge unsigned one
@@ -128,9 +133,13 @@ class Reach:
         if size < self.width or int(unsigned.max()) > size - self.width:
             bad = int(np.argmax(unsigned))
             at = int(flat[bad])
+            if memory in self.launch.buffers and at >= 1 << (BUFFER_BITS - 1):
+                number = self.launch.buffers.index(memory) + 1
+                self._outside(flat[bad:] + (number << BUFFER_BITS), lanes[bad:])
+            before, text = _variable(memory, at)
             self.launch.fault(
                 "bounds",
-                f"an access of {self.width} bytes at byte {at} of {memory.name}, which has {size}",
+                f"an access of {self.width} bytes at byte {at - before} of {text}",
                 self.x,
                 int(lanes[bad]),
             )
@@ -146,14 +155,22 @@ class Reach:
         good = inside[flat] & inside[flat + (self.width - 1)]
         if not good.all():
             bad = int(np.argmin(good))
-            below = max((n for n in memory.names if n[0] <= flat[bad]), key=lambda n: n[0])
+            before, text = _variable(memory, int(flat[bad]))
             self.launch.fault(
                 "bounds",
-                f"an access of {self.width} bytes at byte {int(flat[bad]) - below[0]} of "
-                f"{below[2]}, which has {below[1] - below[0]}",
+                f"an access of {self.width} bytes at byte {int(flat[bad]) - before} of {text}",
                 self.x,
                 int(lanes[bad]),
             )
+
+
+def _variable(memory: Memory, at: int) -> tuple[int, str]:
+    """Where the variable nearest below a byte starts, with its name and size in words."""
+    below = [n for n in memory.names if n[0] <= at]
+    if not below:
+        return 0, f"{memory.name}, which has {memory.size}"
+    start, end, name = max(below, key=lambda n: n[0])
+    return start, f"{name}, which has {end - start}"
 
 
 def address_of(lanes: Lanes, o: Operand, x: Instruction) -> Read:
@@ -275,9 +292,18 @@ def _refuse(
 
 
 def same_store(
-    launch: Launch, memory: Memory, at: Flat, lanes: Flat, value: Array, width: int, x: Instruction
+    launch: Launch,
+    memory: Memory,
+    at: Flat,
+    lanes: Flat,
+    value: Array | None,
+    width: int,
+    x: Instruction,
 ) -> None:
-    """Refuse lanes of one store that write different values, or of different warps, to one word."""
+    """Refuse lanes of one store that write different values, or of different warps, to one word.
+
+    Without values any two are refused.
+    """
     if memory.per == "thread":
         return
     cells = at // memory.granule
@@ -286,8 +312,10 @@ def same_store(
     lost = back != mine
     if not lost.any():
         return
-    stored = memory.view(width)[at // width]
-    bad = lost & ((stored != value) | ((back >> races.WARP) != (mine >> races.WARP)))
+    bad = lost
+    if value is not None:
+        other_value = memory.view(width)[at // width] != value
+        bad = lost & (other_value | ((back >> races.WARP) != (mine >> races.WARP)))
     if bad.any():
         k = int(np.argmax(bad))
         other = launch.thread_text(*races.unpack(int(back[k])), int(mine[k]))

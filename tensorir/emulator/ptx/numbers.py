@@ -166,6 +166,8 @@ def fma_f64(a: Array, b: Array, c: Array) -> Array:
     v, vl = sum_with_error(u, t)
     z, lost = sum_with_error(tl, vl)
     out = v + to_odd(z, lost).reshape(np.shape(z))
+    # of a sum that is nothing, the sign
+    out = np.where(out == 0, a * b + c, out)
     # products that overflow, or whose lower half is subnormal, and everything near them
     safe = np.isfinite(out)
     for x in (a, b, c, u):
@@ -200,7 +202,7 @@ def flush(x: Array) -> Array:
 
 def saturate(x: Array) -> Array:
     """Clamped to [0, 1], NaN and -0 to 0."""
-    return np.where(x > 0, np.minimum(x, x.dtype.type(1)), x.dtype.type(0))
+    return np.asarray(np.where(x > 0, np.minimum(x, x.dtype.type(1)), x.dtype.type(0)))
 
 
 def positive(x: Array) -> Array:

@@ -38,6 +38,7 @@ def run(
     seed: int = 0,
     collect: int = 0,
     unwritten: Sequence[int] = (),
+    limit: int | None = None,
 ) -> Report:
     """Run a kernel of a PTX text.
 
@@ -64,6 +65,8 @@ def run(
         nothing sensible can follow (bounds, barriers) are always raised.
     unwritten
         Positions of arguments whose contents count as never written.
+    limit
+        After how many instructions of warps a kernel that still runs counts as deadlocked.
 
     Returns
     -------
@@ -130,7 +133,9 @@ def run(
                 module, entry, graph, buffers, parameters, sizes[0], sizes[1], first,
                 min(most, total - first), shared, report, checks, collect, counts,
             )  # fmt: skip
-            Scheduler(launch, seed + first).run()
+            scheduler = Scheduler(launch, seed + first, limit)
+            scheduler.run()
+            limit = scheduler.left
     report.counts = [counts[id(x)] for x in entry.code if id(x) in counts and counts[id(x)].warps]
     return report
 

@@ -76,8 +76,9 @@ def selection(warps: Warps) -> Selection:
 class Scheduler:
     """Runs a launch to its end."""
 
-    def __init__(self, launch: Launch, seed: int) -> None:
+    def __init__(self, launch: Launch, seed: int, limit: int | None = None) -> None:
         self.launch = launch
+        self.left = limit
         self.draw = random.Random(seed)
         self.ready: list[Group] = []
         # groups at a barrier, and for each block and barrier how many threads have come
@@ -166,6 +167,10 @@ class Scheduler:
         launch = self.launch
         steps = launch.steps[frame.at]
         n = len(group.warps)
+        if self.left is not None:
+            self.left -= n * len(steps)
+            if self.left < 0:
+                self._endless(group, steps[0].x)
         for step in steps:
             x = step.x
             lanes = act
@@ -305,6 +310,11 @@ class Scheduler:
                 self.ready.append(group.take(free))
                 still.append((group.take(~free), number, x))
         self.waiting = still
+
+    def _endless(self, group: Group, x: Instruction) -> None:
+        launch = self.launch
+        lane = int(launch.lane_numbers[group.warps[0], 0])
+        launch.fault("deadlock", "the kernel runs on beyond the limit of instructions", x, lane)
 
     def _stuck(self) -> None:
         """Nothing can go on: say who waits where, and who is not there."""

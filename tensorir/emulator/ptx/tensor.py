@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from tensorir.emulator.ptx.counting import Traffic
 from tensorir.emulator.ptx.lanes import WARP, Array, Mask, Micro, Selection, unsupported
-from tensorir.emulator.ptx.memory import address_of, watch
+from tensorir.emulator.ptx.memory import Reach, watch
 from tensorir.emulator.ptx.numbers import bf16_to_f32
 from tensorir.emulator.ptx.text import Instruction, Operand
 from tensorir.emulator.ptx.warps import registers, whole_warp
@@ -30,7 +29,7 @@ _BITS = {"f16": 16, "bf16": 16, "tf32": 32, "s8": 8, "u8": 8, "e4m3": 8, "e5m2":
 
 
 def _elements(bits: Array, word: str) -> Array:
-    """The values in 32-bit registers, as (.., count) of float64 or int64."""
+    """The values in 32-bit registers, as (.., count) of float64."""
     per = 32 // _BITS[word]
     raw = np.ascontiguousarray(bits, np.uint32)[..., None]
     if word == "tf32":
@@ -41,7 +40,7 @@ def _elements(bits: Array, word: str) -> Array:
         return value.astype(np.float64)
     quarter = raw.view(np.uint8)
     if word in ("s8", "u8"):
-        return quarter.view(np.int8 if word == "s8" else np.uint8).astype(np.int64)
+        return quarter.view(np.int8 if word == "s8" else np.uint8).astype(np.float64)
     dtype = ml_dtypes.float8_e4m3fn if word == "e4m3" else ml_dtypes.float8_e5m2
     return np.asarray(quarter.view(dtype)).astype(np.float64)
 
@@ -71,8 +70,7 @@ def build_mma(launch: Launch, x: Instruction) -> Micro:
     def multiply(sel: Selection, act: Mask) -> None:
         whole_warp(launch, x, sel, act)
         n = len(launch.lane_numbers[sel])
-        dtype = np.int64 if integer else np.float64
-        left, right = np.zeros((n, 16, depth), dtype), np.zeros((n, depth, 8), dtype)
+        left, right = np.zeros((n, 16, depth)), np.zeros((n, depth, 8))
         for r, read in enumerate(read_a):
             rows = (_G + 8 * (r % 2))[:, None]
             columns = (_T * per + 4 * per * (r // 2))[:, None] + lo
@@ -80,7 +78,9 @@ def build_mma(launch: Launch, x: Instruction) -> Micro:
         for r, read in enumerate(read_b):
             rows = (_T * per + 4 * per * r)[:, None] + lo
             right[:, rows, _G[:, None]] = _elements(np.broadcast_to(read(sel), (n, WARP)), second)
-        product = left @ right
+        product: Array = left @ right
+        if integer:  # small enough to be exact
+            product = product.astype(np.int64)
         # all are read before one is written: the registers of C may be those of D in any order
         added = [np.broadcast_to(read(sel), (n, WARP)).copy() for read in read_c]
         for r, (put, own) in enumerate(zip(puts, added, strict=True)):
@@ -92,14 +92,13 @@ def build_mma(launch: Launch, x: Instruction) -> Micro:
                 )
                 put(sel, act, np.ascontiguousarray(now).view(np.uint32)[..., 0])
                 continue
-            before = own
             here = product[:, _G + 8 * (r // 2), 2 * _T + r % 2]
             if not integer:
-                put(sel, act, (before + here).astype(np.float32))
+                put(sel, act, (own + here).astype(np.float32))
             elif saturate:
-                put(sel, act, np.clip(before + here, -(2**31), 2**31 - 1).astype(np.int32))
+                put(sel, act, np.clip(own + here, -(2**31), 2**31 - 1).astype(np.int32))
             else:
-                put(sel, act, (before + here).astype(np.uint64).astype(np.uint32).view(np.int32))
+                put(sel, act, (own + here).astype(np.uint64).astype(np.uint32).view(np.int32))
 
     return multiply
 
@@ -109,44 +108,17 @@ class _Rows:
 
     def __init__(self, launch: Launch, x: Instruction, where: Operand, count: int) -> None:
         self.launch, self.x, self.count = launch, x, count
-        self.address = address_of(launch.lanes, where, x)
-        self.traffic = Traffic(launch.counts_of(x), True, 16) if launch.checks else None
+        self.reach = Reach(launch, x, where, "shared", 16)
 
     def places(self, sel: Selection, kind: str) -> Array:
         """The bytes where rows start in the shared memory of all blocks: (warps, 8 * count)."""
-        launch, x = self.launch, self.x
-        lanes = launch.lane_numbers[sel][:, : 8 * self.count]
-        whole = np.broadcast_to(self.address(sel), (len(lanes), WARP)).view(np.int64)
-        own = whole[:, : 8 * self.count]
-        memory = launch.spaces["shared"]
-        flat, who = np.ascontiguousarray(own).ravel(), lanes.ravel()
-        for bad, what in (
-            (flat % 16 != 0, "misaligned"),
-            ((flat < 0) | (flat > memory.size - 16), "bounds"),
-        ):
-            if bad.any():
-                k = int(np.argmax(bad))
-                launch.fault(
-                    "misaligned" if what == "misaligned" else "bounds",
-                    f"a row of a matrix at byte {int(flat[k])} of shared memory, "
-                    + (
-                        "not a multiple of 16"
-                        if what == "misaligned"
-                        else f"which has {memory.size}"
-                    ),
-                    x,
-                    int(who[k]),
-                )
-        flat = flat + launch.shared_start[who]
-        if self.traffic is not None:
-            act = (
-                None
-                if self.count == 4
-                else np.broadcast_to(np.arange(WARP) < 8 * self.count, whole.shape)
-            )
-            self.traffic.count(np.ascontiguousarray(whole), act)
-            watch(launch, memory, flat, who, 16, kind, x)
-        return flat.reshape(own.shape)
+        launch, count = self.launch, 8 * self.count
+        n = len(launch.lane_numbers[sel])
+        act = None if count == WARP else np.broadcast_to(np.arange(WARP) < count, (n, WARP))
+        ((memory, flat, lanes, _),) = self.reach.places(sel, act)
+        if launch.checks:
+            watch(launch, memory, flat, lanes, 16, kind, self.x)
+        return flat.reshape(n, count)
 
 
 def _matrices(x: Instruction) -> tuple[int, bool]:

@@ -457,6 +457,8 @@ class _Parser:
             negated = self.accept("!")
             guard = self.register(self.take())
         words = tuple(self.take().split("."))
+        if words[0] == "call":
+            raise UnsupportedError(f"PTX line {line}: {'.'.join(words)}: functions are not run")
         operands: list[Operand] = []
         while not self.accept(";"):
             operands.append(self.operand())
@@ -489,7 +491,7 @@ class _Parser:
         if word in "+-" or word[:1].isdigit():
             return self.number()
         self.take()
-        if word.startswith("%") or any(word in s for s in self.scopes):
+        if word == "_" or word.startswith("%") or any(word in s for s in self.scopes):
             return self.register(word)
         offset = self.offset()
         return Sym(word, offset)

@@ -16,10 +16,11 @@ _LANE = np.arange(WARP)
 _ALL = np.uint32(0xFFFFFFFF)
 
 
-def members(launch: Launch, o: Operand, x: Instruction) -> Any:
+def members(launch: Launch, o: Operand, x: Instruction, *, one: bool = False) -> Any:
     """How the member mask of an instruction is checked: its lanes must be there or have ended.
 
-    Gives a function of selection and mask that returns the members, shape (warps, 32).
+    Gives a function of selection and mask that returns the members, shape (warps, 32). Lanes of a
+    warp may name different members, unless there is `one` result of them all.
     """
     read = launch.lanes.read(o, "b32", x)
 
@@ -32,9 +33,11 @@ def members(launch: Launch, o: Operand, x: Instruction) -> Any:
         mask = np.broadcast_to(value, lanes.shape)
         bits = (mask[:, :, None] >> _LANE.astype(np.uint32)) & np.uint32(1)
         named: Array = bits.astype(np.bool_)
-        first: Array = np.asarray(np.argmax(here, axis=1))
+        first: Array = here.argmax(1)
         member = named[np.arange(len(lanes)), first]
-        absent = here.any(1)[:, None] & member & ~here & launch.living[sel]
+        if one and (here & (named != member[:, None, :]).any(2)).any():
+            raise unsupported(x, "lanes of a warp that name different members are not run")
+        absent = here.any(1, keepdims=True) & member & ~here & launch.living[sel]
         if absent.any():
             w, lane = np.argwhere(absent)[0]
             launch.fault(
@@ -123,7 +126,7 @@ def build_vote(launch: Launch, x: Instruction) -> Micro:
     negated = isinstance(given, Not)
     read = launch.lanes.read(given.reg if isinstance(given, Not) else given, "pred", x)
     put = launch.lanes.write(x.operands[0], "b32" if mode == "ballot" else "pred", x)
-    check = members(launch, x.operands[2], x)
+    check = members(launch, x.operands[2], x, one=True)
 
     def vote(sel: Selection, act: Mask) -> None:
         member = check(sel, act)
@@ -150,7 +153,7 @@ def build_match(launch: Launch, x: Instruction) -> Micro:
     put = launch.lanes.write(first, "b32", x)
     put_flag = launch.lanes.write(flag, "pred", x) if flag is not None else None
     read = launch.lanes.read(x.operands[1], word, x)
-    check = members(launch, x.operands[2], x)
+    check = members(launch, x.operands[2], x, one=True)
 
     def match(sel: Selection, act: Mask) -> None:
         member = check(sel, act)
@@ -182,7 +185,7 @@ def build_redux(launch: Launch, x: Instruction) -> Micro:
     function, neutral = named[operation]
     read = launch.lanes.read(x.operands[1], word, x)
     put = launch.lanes.write(x.operands[0], word, x)
-    check = members(launch, x.operands[2], x)
+    check = members(launch, x.operands[2], x, one=True)
 
     def reduce(sel: Selection, act: Mask) -> None:
         member = check(sel, act)
