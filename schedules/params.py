@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from tensorir.support.errors import ArgumentError
 from tensorir.support.names import hint
 
@@ -43,7 +45,7 @@ def resolve_params(declared: tuple[Param, ...], given: Mapping[str, int]) -> dic
             raise ArgumentError(
                 f"no parameter {name!r}{hint(name, names)}; there are {', '.join(names)}"
             )
-        fits = isinstance(value, int) and (value >= 1 or value in values[name])
+        fits = isinstance(value, int | np.integer) and (value >= 1 or value in values[name])
         if isinstance(value, bool) or not fits:
-            raise ArgumentError(f"{name}={value!r}: expected a positive integer")
-    return {p.name: given.get(p.name, p.default) for p in declared}
+            raise ArgumentError(f"{name}={value!r:.60}: expected a positive integer")
+    return {p.name: int(given.get(p.name, p.default)) for p in declared}

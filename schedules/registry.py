@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
 from tensorir.codegen import targets
 from tensorir.ir.target import Target
 from tensorir.ir.tensor import Tensor
 from tensorir.schedule.schedule import Schedule, schedule
+from tensorir.support.diagnostics import Message, caller
+from tensorir.support.errors import ArgumentTypeError
 from tensorir.support.tracebacks import user_api
 
 Recognise = Callable[[Schedule], bool]
 Apply = Callable[[Schedule, Target], Schedule]
+F = TypeVar("F", bound=Callable[..., Schedule])
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,22 @@ class Entry:
 
 
 _ENTRIES: list[Entry] = []
+
+
+def by_hand(function: F) -> F:
+    """Make a hand schedule fit for users: what it is given must be a schedule."""
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Schedule:
+        for s in args[:1] or [kwargs[k] for k in ("s",) if k in kwargs]:
+            if not isinstance(s, Schedule):
+                what = f"expected a schedule, not {type(s).__name__} {s!r:.60}"
+                tries = [("tir.schedule(tensor)", "makes one")]
+                message = Message(f"{function.__name__}: {what}", caller(), tries=tries)
+                raise message.error(ArgumentTypeError)
+        return function(*args, **kwargs)
+
+    return cast(F, user_api(checked))
 
 
 def register(name: str, recognise: Recognise, *, kind: str = "cpu") -> Callable[[Apply], Apply]:

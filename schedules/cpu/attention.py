@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from schedules.params import Param, resolve_params
-from schedules.registry import register
+from schedules.registry import by_hand, register
 from tensorir.codegen import cpu
 from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Axis
@@ -65,6 +65,7 @@ class Stages:
         return len(self.powers.iters) - 2
 
 
+@by_hand
 def attention(
     s: Schedule,
     target: str | Target | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schedules.params import Param, resolve_params
-from schedules.registry import register
+from schedules.registry import by_hand, register
 from tensorir.codegen import cpu
 from tensorir.ir.affine import Lin
 from tensorir.ir.target import Target
@@ -21,6 +21,7 @@ def params(target: Target, itemsize: int = 4) -> tuple[Param, ...]:
     )
 
 
+@by_hand
 def blur(
     s: Schedule, target: str | Target | None = None, *, parallel: bool = True, **given: int
 ) -> Schedule:

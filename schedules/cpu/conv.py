@@ -16,7 +16,7 @@ from schedules.cpu.conv_tiles import Tile, filter_tile, row_tile
 from schedules.cpu.steps import inside, joined, kept, under
 from schedules.cpu.structure import attempt
 from schedules.params import Param, resolve_params
-from schedules.registry import register
+from schedules.registry import by_hand, register
 from tensorir.codegen import cpu
 from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Axis, Var
@@ -54,6 +54,7 @@ def params(target: Target, itemsize: int = 4) -> tuple[Param, ...]:
     )
 
 
+@by_hand
 def conv(
     s: Schedule, target: str | Target | None = None, *, parallel: bool = True, **given: int
 ) -> Schedule:
@@ -174,6 +175,7 @@ class _Nest:
     parallel: bool
     single: list[str] = field(default_factory=list)
     shared: list[tuple[str, int]] = field(default_factory=list)
+    ragged: list[str] = field(default_factory=list)
     block: str = ""
     inner: str = ""
 
@@ -222,6 +224,9 @@ class _Nest:
         # loops that run once stand outside the ones that threads share out
         self.single = [x for x, n in every[:-1] if n == 1]
         self.shared = [(x, max(n, 1)) for x, n in every if x not in self.single]
+        own_filters = c.per_group or extent(c.filters)
+        cut = ((fo, own_filters % self.width), (xo, extent(c.pixels[-1]) % self.length))
+        self.ragged = [x for x, rest in cut if rest]
         outer = [*self.single, *(x for x, _ in self.shared)]
         s = s.reorder(*outer, *((fi, xi) if self.tile.rows else (xi, fi)))
         if c.tail:
@@ -283,7 +288,10 @@ class _Nest:
             if b.scope == "global"
         )
         first, count = self.shared[0]
-        for name, more in self.shared[1 : 1 + JOINED]:
+        outer = [x for x, _ in self.shared[: 1 + JOINED]]
+        # the last of a ragged loop, found again in a loop made of three, takes isl too long
+        joined = 1 if any(x in outer for x in self.ragged) else JOINED
+        for name, more in self.shared[1 : 1 + joined]:
             if count >= ENOUGH * target.threads or (packed and first == self.block):
                 break
             (both,) = free_names(s, "part")

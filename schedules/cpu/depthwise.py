@@ -13,7 +13,7 @@ from schedules.cpu.conv_shape import around_of, extent, in_place, is_box, produc
 from schedules.cpu.steps import inside, joined, kept, lanes_last, under
 from schedules.cpu.structure import attempt
 from schedules.params import Param, resolve_params
-from schedules.registry import register
+from schedules.registry import by_hand, register
 from tensorir.codegen import cpu
 from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Axis
@@ -69,6 +69,7 @@ class Depthwise:
         return max((abs(e.coef(x)) for e in self.data.affine), default=1)
 
 
+@by_hand
 def depthwise(
     s: Schedule, target: str | Target | None = None, *, parallel: bool = True, **given: int
 ) -> Schedule:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from schedules.cpu import structure
 from schedules.fusion import inline_elementwise
 from schedules.params import Param, resolve_params
-from schedules.registry import register
+from schedules.registry import by_hand, register
 from tensorir.codegen import cpu
 from tensorir.ir.affine import Lin
 from tensorir.ir.statement import Statement
@@ -26,6 +26,7 @@ def params(target: Target, itemsize: int = 4) -> tuple[Param, ...]:
     return (Param("unroll", (1, 2, 4, 8), 4),)
 
 
+@by_hand
 def elementwise(
     s: Schedule, target: str | Target | None = None, *, parallel: bool = True, **given: int
 ) -> Schedule:
@@ -64,7 +65,7 @@ def elementwise(
         for i.v in 0..16  # vectorize 16
           y[64*i + 16*i.u + i.v] = max(2.0 * x[64*i + 16*i.u + i.v] + 1.0, 0.0)
     """
-    if not _chain(s):
+    if not chain(s):
         raise ArgumentError(
             "elementwise: expected stages that each read single elements of others, in order "
             "along the last axis"
@@ -87,7 +88,7 @@ def elementwise(
     return s
 
 
-def _chain(s: Schedule) -> bool:
+def chain(s: Schedule) -> bool:
     """Whether every stage is plain, and reads elements of the stages before at its own index."""
     if s.step is not None:
         return False
@@ -109,6 +110,6 @@ def _broadcast(x: Statement, index: tuple[Lin, ...]) -> bool:
     return all(len(e.terms) <= 1 and all(v == 1 for v in e.terms.values()) for e in index)
 
 
-@register("elementwise", _chain)
+@register("elementwise", chain)
 def _elementwise_for(s: Schedule, target: Target) -> Schedule:
     return elementwise(s, target)

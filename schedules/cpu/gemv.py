@@ -10,6 +10,7 @@ from __future__ import annotations
 from schedules.cpu.contraction import Contraction, contraction
 from schedules.cpu.tiling import in_vectors, unrolled
 from schedules.params import Param, resolve_params
+from schedules.registry import by_hand
 from tensorir.codegen import cpu
 from tensorir.ir.target import Target
 from tensorir.schedule.resolve import free_names
@@ -37,6 +38,7 @@ def is_gemv(c: Contraction) -> bool:
     return not c.rows and len(c.sums) == 1
 
 
+@by_hand
 def gemv(
     s: Schedule,
     target: str | Target | None = None,

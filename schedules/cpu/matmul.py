@@ -16,7 +16,7 @@ from schedules.cpu.gemv import gemv, is_gemv
 from schedules.cpu.small import is_small, small_for
 from schedules.cpu.tiling import register_tile, tile_of, unrolled
 from schedules.params import Param, resolve_params
-from schedules.registry import register
+from schedules.registry import by_hand, register
 from tensorir.codegen import cpu
 from tensorir.ir.expr import Expr
 from tensorir.ir.target import Target
@@ -26,7 +26,8 @@ from tensorir.schedule.schedule import Schedule
 from tensorir.support.errors import ArgumentError
 
 DEPTHS = (128, 256, 384, 512, 768, 1024, 1536, 2048, 4096)
-AHEAD = 8  # rows of the right operand
+AHEAD = 16  # rows of the right operand
+FAR_ROWS = 8  # of a left operand stored as columns that are copied together
 STRIPS = 4  # for each thread: fewer are shared out unevenly
 
 
@@ -39,13 +40,17 @@ def params(
 ) -> tuple[Param, ...]:
     """The parameters of :func:`matmul` for a target, a size of elements, and a result.
 
-    `mr` rows by `nv` vectors of C live in registers; `kc` is the depth of a strip, half the second
-    cache at most; `mc` rows are multiplied by all strips before the next ones are. With `pack_a`
-    rows of A are packed too: read in place they are as fast, unless they are stored as columns.
+    `mr` rows by `nv` vectors of C live in registers; `kc` is the depth of a strip of `panels` tiles
+    beside each other, half the second cache at most; `mc` rows are multiplied by all strips before
+    the next ones are. With `pack_a` rows of A are packed too: read in place they are as fast,
+    unless they are stored as columns. `ku` steps of the sum are unrolled; with `ask` what is
+    read next of A is asked for, which pays where A lies beyond the second cache.
     """
     mr, nv = tile_of(target, target.vector_bytes // itemsize, rows, columns, depth)
     wide = nv * target.vector_bytes
     fit = [d for d in DEPTHS if d * wide <= target.l2 // 2]
+    far = rows is None or depth is None or rows * depth * itemsize > target.l2
+    panels = _panels(target, wide, columns and -(-columns * itemsize // wide), depth)
     tall = tuple(range(1, 17)) if target.vector_registers >= 32 else tuple(range(1, 7))
     return (
         Param("mr", tall, mr),
@@ -53,9 +58,24 @@ def params(
         Param("kc", DEPTHS, fit[-1] if fit else DEPTHS[0]),
         Param("mc", (96, 192, 480, 960, 1920, 4096), 4096),
         Param("pack_a", (0, 1), 0),
+        Param("panels", (1, 2, 4), panels),
+        Param("ku", (1, 2, 4), 2),
+        Param("ask", (0, 1), int(far)),
     )
 
 
+def _panels(target: Target, wide: int, tiles: int | None, depth: int | None) -> int:
+    """Two tiles beside each other in a strip: longer pieces of rows are copied faster.
+
+    They must fit half the second cache, and be shared out as evenly as single ones.
+    """
+    if tiles is None or depth is None or 2 * depth * wide > target.l2 // 2:
+        return 1
+    single = -(-tiles // target.threads)
+    return 2 if tiles > 1 and 2 * -(-tiles // (2 * target.threads)) <= single else 1
+
+
+@by_hand
 def matmul(
     s: Schedule,
     target: str | Target | None = None,
@@ -92,7 +112,7 @@ def matmul(
     >>> C = tir.compute((n, n), lambda i, j: tir.sum(A[i, k] * B[k, j], axis=k), name="C")
     >>> s = matmul(tir.schedule(C), "znver4")
     >>> [step.primitive for step in s.trace.steps][:6]
-    ['split', 'split', 'reorder', 'reorder', 'cache_write', 'vectorize']
+    ['split', 'split', 'split', 'reorder', 'reorder', 'cache_write']
     """
     c = contraction(s)
     if c is None or not c.rows or not c.columns:
@@ -139,7 +159,7 @@ def _columnwise(
 ) -> dict[str, int]:
     """Parameters for a left operand whose rows are stored as columns: pieces of them are packed."""
     mr, nv = (8, 3) if target.vector_registers >= 32 else (4, 3)
-    found = {"mr": mr, "nv": nv, "pack_a": 1}
+    found = {"mr": mr, "nv": nv, "pack_a": 1, "panels": 1, "ku": 1}
     if depth and columns is not None and columns <= STRIPS * nv * c.lanes(target):
         # few strips use them: they stay in the second cache meanwhile
         found["mc"] = max(mr, target.l2 // 2 // (depth * c.dtype.bytes) // mr * mr)
@@ -166,21 +186,31 @@ class _Plan:
         self.ic, self.ib, self.ir, self.ii, self.jr, self.ji, self.pc, self.kk = free_names(
             s, "ic", "ib", "ir", "ii", "jr", "ji", "pc", "kk"
         )
-        self.strip, self.panel = free_names(s, "strip", "panel")
+        self.strip, self.panel, self.jp = free_names(s, "strip", "panel", "jp")
+        # the loops over the tiles of a strip, where it has several
+        self.beside = [self.jp] if p["panels"] > 1 else []
 
     def tiled(self) -> Schedule:
         """All on one thread."""
         c, p = self.c, self.p
         s = self.s.split(self.j, self.wide, into=(self.jr, self.ji))
+        if self.beside:
+            s = s.split(self.jr, p["panels"], into=(self.jr, self.jp))
         if self.blocked:
             s = s.split(self.i, p["mc"], into=(self.ic, self.ib))
             s = s.split(self.ib, p["mr"], into=(self.ir, self.ii))
         else:
             s = s.split(self.i, p["mr"], into=(self.ir, self.ii))
         s = self._ordered(s)
-        s = register_tile(s, c.stage, self.ir, self.ii, self.ji, self.lanes)
+        at = self.beside[0] if self.beside else self.ir
+        s = register_tile(s, c.stage, at, self.ii, self.ji, self.lanes)
+        step = self.kk if self.deep else c.sums[-1]
+        if p["ku"] > 1 and s.check("unroll", step, p["ku"]):
+            s = s.unroll(step, p["ku"])
         if p["pack_a"]:
             s = self._packed_rows(s)
+        elif p["ask"] and s.check("prefetch", c.left.name, self.ir):
+            s = s.prefetch(c.left.name, self.ir)
         return self._packed_strip(s)
 
     def _ordered(self, s: Schedule) -> Schedule:
@@ -190,10 +220,11 @@ class _Plan:
         blocks = [self.ic] if self.blocked else []
         if not self.deep:
             # the tile alone first, so that it starts at zero inside
-            s = s.reorder(*outer, *blocks, self.jr, *rows, self.ir, self.ii, self.ji)
+            tile = (*self.beside, self.ii, self.ji)
+            s = s.reorder(*outer, *blocks, self.jr, *rows, self.ir, *tile)
             return s.reorder(*c.sums, self.ii, self.ji)
         s = s.split(c.sums[0], self.p["kc"], into=(self.pc, self.kk))
-        inner = (self.jr, *rows, self.ir, self.kk, self.ii, self.ji)
+        inner = (self.jr, *rows, self.ir, *self.beside, self.kk, self.ii, self.ji)
         s = s.reorder(*outer, *blocks, self.pc, *inner)
         # it starts at zero in the first panel, and is loaded in the later ones
         return s.init_at(c.stage, self.pc)
@@ -207,7 +238,21 @@ class _Plan:
             # what the copy reads lies far apart: it is asked for a few rows ahead
             s = s.prefetch(right.name, self.c.copy(self.strip, self.c.sums[-1]), AHEAD)
         j = self.c.copy(self.strip, self.j)
+        if self.beside:
+            s, j = self._panelled(s, right, j)
         return unrolled(s.vectorize(j, width=self.lanes), j)
+
+    def _panelled(self, s: Schedule, right: Operand, along: str) -> tuple[Schedule, str]:
+        """The tiles of a strip one after the other in memory; the loop inside one of them."""
+        at, wide = right.index.index(self.j), self.wide
+        if right.last != self.j:
+            return s, along
+
+        def tiles(*d: Expr) -> tuple[Expr, ...]:
+            return (d[at] // wide, *d[:at], d[at] % wide)
+
+        tp, tj = free_names(s, "tp", "tj")
+        return s.transform_layout(self.strip, tiles).split(along, wide, into=(tp, tj)), tj
 
     def _packed_rows(self, s: Schedule) -> Schedule:
         """The left operand copied in the order in which tiles read it, around all strips."""
@@ -226,10 +271,15 @@ class _Plan:
         s = s.transform_layout(panel, tiles)
         to, ti, fo, fi = free_names(s, "to", "ti", "fo", "fi")
         s = s.split(self.c.copy(panel, self.i), mr, into=(to, ti))
-        s = s.split(self.c.copy(panel, k), self.lanes, into=(fo, fi))
-        if left.last != self.i:
+        columns, ask = left.last == self.i, self.p["ask"]
+        # few rows of a far array at a time: they may fall into one set of the first cache
+        s = s.split(self.c.copy(panel, k), FAR_ROWS if columns and ask else self.lanes,
+                    into=(fo, fi))  # fmt: skip
+        if not columns:
             return s.reorder(to, fo, fi, ti).vectorize(fi, width=self.lanes).unroll(ti)
         s = s.reorder(fo, to, fi, ti)
+        if ask:
+            s = s.prefetch(left.name, fo, 2)
         whole = mr <= self.lanes and mr & (mr - 1) == 0
         return s.vectorize(ti, width=mr) if whole else unrolled(s, ti)
 

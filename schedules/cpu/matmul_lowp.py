@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from schedules.default import default_schedule
 from schedules.params import Param, resolve_params
-from schedules.registry import register
+from schedules.registry import by_hand, register
 from tensorir.codegen import cpu
 from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Axis, Const, Expr, Op, Ref
@@ -90,6 +90,7 @@ def params(target: Target, itemsize: int = 1) -> tuple[Param, ...]:
     )
 
 
+@by_hand
 def matmul_lowp(
     s: Schedule,
     target: str | Target | None = None,

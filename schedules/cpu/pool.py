@@ -13,7 +13,7 @@ from schedules.cpu.conv_shape import extent
 from schedules.cpu.steps import inside, joined, kept, lanes_last, under
 from schedules.cpu.structure import attempt
 from schedules.params import Param, resolve_params
-from schedules.registry import register
+from schedules.registry import by_hand, register
 from tensorir.codegen import cpu
 from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Axis
@@ -53,6 +53,7 @@ class Pooling:
         return all(extent(a) == 1 for a in self.places)
 
 
+@by_hand
 def pool(
     s: Schedule, target: str | Target | None = None, *, parallel: bool = True, **given: int
 ) -> Schedule:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from schedules.cpu import structure
 from schedules.cpu.pool import pooling_of
 from schedules.params import Param, resolve_params
-from schedules.registry import register
+from schedules.registry import by_hand, register
 from tensorir.codegen import cpu
 from tensorir.ir.expr import Axis
 from tensorir.ir.statement import Statement
@@ -34,6 +34,7 @@ def params(target: Target, itemsize: int = 4) -> tuple[Param, ...]:
     )
 
 
+@by_hand
 def reduce(
     s: Schedule, target: str | Target | None = None, *, parallel: bool = True, **given: int
 ) -> Schedule:
@@ -64,7 +65,7 @@ def reduce(
     >>> [step.primitive for step in s.trace.steps][:4]
     ['split', 'split', 'reorder', 'cache_write']
     """
-    update = _update(s)
+    update = update_of(s)
     if update is None:
         raise ArgumentError(
             "reduce: expected one reduction of elements that are neighbours along its last axis"
@@ -139,7 +140,7 @@ def _outermost(s: Schedule, update: Statement) -> str:
     return structure.loops_of(s, update)[0]
 
 
-def _update(s: Schedule) -> Statement | None:
+def update_of(s: Schedule) -> Statement | None:
     """The update of a lone reduction, or None."""
     statements = s.program.statements
     updates = [x for x in statements if x.role == "update"]
@@ -170,6 +171,6 @@ def _last(update: Statement) -> Axis:
     return update.iters[-1]
 
 
-@register("reduce", lambda s: _update(s) is not None)
+@register("reduce", lambda s: update_of(s) is not None)
 def _reduce_for(s: Schedule, target: Target) -> Schedule:
     return reduce(s, target)

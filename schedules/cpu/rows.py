@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from schedules.cpu import structure
 from schedules.params import Param, resolve_params
-from schedules.registry import register
+from schedules.registry import by_hand, register
 from tensorir.codegen import cpu
 from tensorir.ir.statement import Statement
 from tensorir.ir.target import Target
@@ -34,6 +34,7 @@ def params(target: Target, itemsize: int = 4) -> tuple[Param, ...]:
     )
 
 
+@by_hand
 def rows(
     s: Schedule, target: str | Target | None = None, *, parallel: bool = True, **given: int
 ) -> Schedule:
@@ -64,7 +65,7 @@ def rows(
     >>> [step.text for step in s.trace.steps][:2]
     ['compute_at("y_mean", "y.i")', 'set_scope("y_mean", "local")']
     """
-    found = _row_program(s)
+    found = row_program(s)
     if found is None:
         raise ArgumentError("rows: expected several stages, all on one row of the last of them")
     result, depth = found
@@ -107,7 +108,7 @@ def _fetch(s: Schedule, result: Statement, row: str, ahead: int) -> Schedule:
     return s
 
 
-def _row_program(s: Schedule) -> tuple[Statement, int] | None:
+def row_program(s: Schedule) -> tuple[Statement, int] | None:
     """The statement of the result, and how many leading axes tell its row; None if there is none.
 
     Everything between stages is of one row: leading indices are those of the reader.
@@ -139,6 +140,6 @@ def _row_program(s: Schedule) -> tuple[Statement, int] | None:
     return result, depth
 
 
-@register("rows", lambda s: _row_program(s) is not None)
+@register("rows", lambda s: row_program(s) is not None)
 def _rows_for(s: Schedule, target: Target) -> Schedule:
     return rows(s, target)

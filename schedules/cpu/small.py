@@ -9,6 +9,7 @@ from __future__ import annotations
 from schedules.cpu.contraction import Contraction, contraction
 from schedules.cpu.tiling import register_tile, tile_of
 from schedules.params import Param, resolve_params
+from schedules.registry import by_hand
 from tensorir.codegen import cpu
 from tensorir.ir.target import Target
 from tensorir.schedule.resolve import free_names
@@ -43,6 +44,7 @@ def params(
     )
 
 
+@by_hand
 def small_matmul(
     s: Schedule,
     target: str | Target | None = None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from schedules.params import Param, resolve_params
-from schedules.registry import register
+from schedules.registry import by_hand, register
 from tensorir.codegen import cpu
 from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Axis
@@ -43,6 +43,7 @@ def params(target: Target, itemsize: int = 4) -> tuple[Param, ...]:
     )
 
 
+@by_hand
 def transpose(
     s: Schedule, target: str | Target | None = None, *, parallel: bool = True, **given: int
 ) -> Schedule:
@@ -80,7 +81,7 @@ def transpose(
             for jr in 0..16  # unroll
               B[128*io + 8*ib + il, 16*jo + jr] = A[16*jo + jr, 128*io + 8*ib + il]
     """
-    turn = _turn(s)
+    turn = turn_of(s)
     if turn is None:
         raise ArgumentError("transpose: expected one stage that is read along another axis")
     where = cpu.target("native" if target is None else target)
@@ -117,7 +118,7 @@ def transpose(
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
+class Turn:
     """A copy that is read `along` one axis and written along another, `across` it."""
 
     stmt: Statement
@@ -125,7 +126,7 @@ class _Turn:
     across: Axis
 
 
-def _turn(s: Schedule) -> _Turn | None:
+def turn_of(s: Schedule) -> Turn | None:
     """What the one stage of a fresh schedule turns, or None."""
     stmts = s.program.statements
     if len(stmts) != 1 or s.step is not None or len(stmts[0].writes) != 1:
@@ -141,7 +142,7 @@ def _turn(s: Schedule) -> _Turn | None:
     if along is None or along is across or not all(_neighbours(stmt, along)):
         return None
     few, one = _extent(stmt, along), _extent(stmt, across)
-    return None if one in (0, 1) or (few is not None and few <= FEW) else _Turn(stmt, along, across)
+    return None if one in (0, 1) or (few is not None and few <= FEW) else Turn(stmt, along, across)
 
 
 def _last(stmt: Statement, slot: int) -> Axis | None:
@@ -169,7 +170,7 @@ def _extent(stmt: Statement, a: Axis) -> int | None:
     return a.upper.const if a.upper is not None and a.upper.is_const else None
 
 
-def _clashes(turn: _Turn, extents: dict[Axis, int | None], size: int) -> bool:
+def _clashes(turn: Turn, extents: dict[Axis, int | None], size: int) -> bool:
     """Whether the rows of a block of the result fall into a few sets of the first cache."""
     inside = turn.stmt.iters[[x is turn.along for x in turn.stmt.iters].index(True) + 1 :]
     pitch = _product([extents[x] for x in inside])
@@ -196,6 +197,6 @@ def _product(extents: list[int | None]) -> int | None:
     return total
 
 
-@register("transpose", lambda s: _turn(s) is not None)
+@register("transpose", lambda s: turn_of(s) is not None)
 def _transpose_for(s: Schedule, target: Target) -> Schedule:
     return transpose(s, target)

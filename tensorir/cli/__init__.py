@@ -1,4 +1,4 @@
-"""Floor 12, the command line: `tensorir bench`, `build`, `emulate`, `demo`, `doctor`. Over the rest.
+"""Floor 12, the command line. An application over the rest.
 
 `bench` builds, checks and times an operator; `build` prints its code, or what it is made of;
 `emulate` runs PTX without a GPU; `demo` schedules a matrix product step by step and

@@ -41,7 +41,9 @@ def staged(s: Schedule, tile: int = TILE) -> Schedule:
 def demo(out: TextIO, first: Schedule) -> None:
     """Bind a product to blocks and threads, compile, emulate, check; then take a barrier out."""
     s = staged(first)
-    out.write(f"\nThe same product for a GPU, {SIZE} x {SIZE}: tiles of {TILE} x {TILE} in shared\n")
+    out.write(
+        f"\nThe same product for a GPU, {SIZE} x {SIZE}: tiles of {TILE} x {TILE} in shared\n"
+    )
     out.write("memory, a thread for each element of a tile.\n\n")
     for step in s.trace.steps:
         line = f"s = s.{step.text}"
@@ -51,7 +53,9 @@ def demo(out: TextIO, first: Schedule) -> None:
     out.write("\n" + textwrap.indent(nest(s), "    ") + "\n")
     kernel: Any = tir.build(s, target="emulator:sm_90")
     (launch,) = kernel.launches
-    out.write(f"\nBarriers were placed where the threads of a block meet, {len(launch.barriers)}:\n\n")
+    out.write(
+        f"\nBarriers were placed where the threads of a block meet, {len(launch.barriers)}:\n\n"
+    )
     for reason in launch.barriers:
         out.write(
             textwrap.fill(reason, _WIDTH, initial_indent="  - ", subsequent_indent="    ") + "\n"

@@ -9,7 +9,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from tensorir.emulator.ptx import EmulationError, run as run_text
+from tensorir.emulator.ptx import EmulationError
+from tensorir.emulator.ptx import run as run_text
 from tensorir.emulator.ptx.findings import Finding
 from tensorir.ir import dtype as dtypes
 from tensorir.support.errors import ArgumentError
@@ -47,7 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--grid", default="1", metavar="X,Y,Z", help="blocks (default: 1)")
     parser.add_argument("--block", default="1", metavar="X,Y,Z", help="threads (default: 1)")
     parser.add_argument("--arg", action="append", default=[], metavar="ARG", help="see below")
-    parser.add_argument("--shared", type=int, default=0, metavar="BYTES", help="dynamic, of a block")
+    parser.add_argument(
+        "--shared", type=int, default=0, metavar="BYTES", help="dynamic, of a block"
+    )
     parser.add_argument("--seed", type=int, default=0, help="draws data and the interleaving")
     parser.add_argument("--runs", type=int, default=1, metavar="N", help="with so many seeds")
     parser.add_argument("--no-checks", action="store_true", help="only bounds and alignment")

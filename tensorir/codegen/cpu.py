@@ -99,7 +99,8 @@ def target(name: object = "native") -> Target:
 def unknown(name: str, known: Sequence[str]) -> ArgumentError:
     """The error for a name that no target has."""
     return ArgumentError(
-        f"there is no target {name!r:.60}{hint(name, known)}", details=f"  known  {', '.join(known)}"
+        f"there is no target {name!r:.60}{hint(name, known)}",
+        details=f"  known  {', '.join(known)}",
     )
 
 

@@ -51,7 +51,7 @@ def across(em: Emitter, loop: For, facts: list[Fact]) -> None:
     def folded(x: str, lanes: int) -> str:
         while lanes > 1:
             lanes //= 2
-            x = both(x, _exchanged(em, x, ty, lanes))
+            x = both(x, _exchanged(em, x, ty, lanes, (1 << min(threads, WARP)) - 1))
         return x
 
     thread = str(em.device.values[loop.axis]) if em.device is not None else "0"
@@ -106,13 +106,13 @@ def _threads(em: Emitter, loop: For) -> int:
     return n
 
 
-def _exchanged(em: Emitter, x: str, ty: str, apart: int) -> str:
-    """The value of the thread whose number differs in one bit."""
+def _exchanged(em: Emitter, x: str, ty: str, apart: int, mask: int) -> str:
+    """The value of the thread whose number differs in one bit; `mask` are those that there are."""
     name = "llvm.nvvm.shfl.sync.bfly.i32"
     em.module.declare(name, "i32", "i32, i32, i32, i32")
 
     def word(w: str) -> str:
-        return em.now(f"call i32 @{name}(i32 -1, i32 {w}, i32 {apart}, i32 31)")
+        return em.now(f"call i32 @{name}(i32 {mask}, i32 {w}, i32 {apart}, i32 31)")
 
     bits = BITS[ty]
     whole = em.op(f"bitcast {ty} {{0}} to i{bits}", x)

@@ -164,6 +164,9 @@ def _for(em: Emitter, loop: For) -> None:
     elif loop.kind == "unroll" and loop.extent is not None:
         if loop.intrinsic is not None and em.lane is None and intrinsics.call(em, loop):
             return
+        if loop.axis in em.rolled:
+            _counted(em, loop)
+            return
         outer = _open(em)
         for k in range(loop.extent):
             em.env[loop.axis] = k

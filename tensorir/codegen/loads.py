@@ -92,6 +92,9 @@ def load(em: Emitter, inst: Instance, slot: int) -> Val:
         if mask is not None and em.lane is not None:
             guard = em.both(guard, em.any_lane(mask))
         return _load_one(em, home, spot, guard)
+    whole = mask is None and (spot.lane, spot.lanes) == (1, None)
+    if em.device is not None and whole and guard is not None and em.width * home.align <= WIDEST:
+        return _load_whole(em, home, spot, guard)
     return _load_lanes(em, home, spot, em.mask_of(guard, mask))
 
 
@@ -177,6 +180,20 @@ def _load_one(em: Emitter, home: Home, spot: Spot, guard: str | None) -> Val:
         align = within(em, home, at, WIDEST) if guard is None else home.align
         raw = em.now(f"load {home.memory}, ptr {at}, align {align}")
         found = known[key] = (from_memory(em, home, raw, 0), False)
+    return found
+
+
+def _load_whole(em: Emitter, home: Home, spot: Spot, guard: str) -> Val:
+    """A vector of neighbours, all of it or none: on a GPU a mask would take it apart."""
+    at = pointer_of(em, home.memory, spot)
+    key = (at, guard, em.width)
+    known = em.known.setdefault(home.key, {})
+    found = known.get(key)
+    if found is None:
+        align = of_vector(em, home, at)
+        at = em.op("select i1 {0}, ptr {1}, ptr {2}", guard, at, em.dummy(), hint="p")
+        raw = em.now(f"load <{em.width} x {home.memory}>, ptr {at}, align {align}")
+        found = known[key] = (from_memory(em, home, raw, em.width), True)
     return found
 
 

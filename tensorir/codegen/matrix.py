@@ -50,12 +50,10 @@ def call(em: Emitter, loop: For, what: MatrixIntrinsic) -> bool:
         )
     tile = _tile(em, loop, what)
     if isinstance(tile, str):
-        em.module.note(f"{loop.axis.name}: loops in place of {what.name}: {tile}")
-        return False
+        return _loops(em, loop, what, tile)
     slots = reads_of(what, tile.run.statement, _index(tile.run), tile.axes)
     if isinstance(slots, str):
-        em.module.note(f"{loop.axis.name}: loops in place of {what.name}: {slots}")
-        return False
+        return _loops(em, loop, what, slots)
     if em.guarded is not None:
         flush(em)
         em.unguard()
@@ -63,6 +61,15 @@ def call(em: Emitter, loop: For, what: MatrixIntrinsic) -> bool:
     right = _operand(em, tile, slots.right, 2)
     _multiply(em, tile, left, right)
     return True
+
+
+def _loops(em: Emitter, loop: For, what: MatrixIntrinsic, why: str) -> bool:
+    em.module.note(f"{loop.axis.name}: loops in place of {what.name}: {why}")
+    inner = loop
+    while isinstance(inner.body, For):
+        inner = inner.body
+    em.rolled[inner.axis] = None
+    return False
 
 
 def _index(run: Run) -> dict[Axis, Lin]:
@@ -171,7 +178,7 @@ def _matrices(
         known[key] = em.now(f"call {result} @{name}(ptr addrspace(3) {near})"), False
     whole = known[key][0]
     result = f"{{ {', '.join(['i32'] * count)} }}"
-    parts = [em.op(f"extractvalue {result} {{0}}, {k}", whole) for k in range(count)]
+    parts = [em.op(f"extractvalue {{0}} {{1}}, {k}", result, whole) for k in range(count)]
     return [_as_register(em, what, x) for x in parts]
 
 
@@ -238,7 +245,7 @@ def _multiply(em: Emitter, tile: _Tile, left: list[str], right: list[str]) -> No
     em.module.declare(what.llvm, result, kinds)
     made = em.now(f"call {result} @{what.llvm}({', '.join(given)})")
     for k, cell in enumerate(cells):
-        one = em.op(f"extractvalue {result} {{0}}, {k}", made)
+        one = em.op(f"extractvalue {{0}} {{1}}, {k}", result, made)
         with _at(em, cell):
             flat = flat_of(em, run.statement.writes[0], run)
             spot = None if flat.home.register is not None else locate(em, flat)

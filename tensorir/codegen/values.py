@@ -107,6 +107,8 @@ class Emitter:
         self.device: Device | None = None
         # how many conditions around depend on the lane of a warp, so that some may not be there
         self.apart = 0
+        # loops that were to be part of an instruction, and are not written out without it
+        self.rolled: dict[Axis, None] = {}
         # indices that are computed and known to lie inside, where the code now is
         self.reached_mays: frozenset[May] = frozenset()
         # what every name is made of that has no side effects: an operation and its operands
@@ -197,6 +199,10 @@ class Emitter:
     def dummy(self) -> str:
         """A zeroed cell that is read where a guarded load must not happen."""
         if self.dummy_cell is None:
+            if self.device is not None:  # of the widest access
+                name = self.dummy_cell = self.alloca("i128", "zero", 16)
+                self.allocas.append(f"  store i128 0, ptr {name}, align 16")
+                return name
             name = self.dummy_cell = self.alloca("i64", "zero", 8)
             self.allocas.append(f"  store i64 0, ptr {name}, align 8")
         return self.dummy_cell

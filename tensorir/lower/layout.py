@@ -19,7 +19,7 @@ from tensorir.poly import isl
 from tensorir.poly.isl import Map, Set, dt
 from tensorir.poly.model import Buffer, Placement, Program, ScopeName
 from tensorir.poly.relation import access_map, context_set, ordered
-from tensorir.poly.tree import stmts
+from tensorir.poly.tree import loops, stmts
 
 # where a buffer begins its way; `promote` may find something nearer
 _SCOPES: dict[ScopeName, Scope] = {"global": "arena", "local": "local", "shared": "shared"}
@@ -30,7 +30,7 @@ class Writer:
     """How a statement shares an array with others that write it.
 
     `clean`: no other one touches, under the same outer point, a cell that this one does not
-    write. `only`: there is no other one.
+    write. `only`: there is no other one, or none under a point where this one has no instance.
     """
 
     clean: bool
@@ -56,6 +56,7 @@ def layouts(program: Program) -> Layouts:
     private: dict[tuple[Array, Statement], Writer] = {}
     notes: list[str] = []
     users = _users(program)
+    threads = any(x.kind == "bind" for x in loops(program.tree))
     with isl.budget():
         for array, buffer in program.buffers.items():
             mine = users.get(array, [])
@@ -63,7 +64,7 @@ def layouts(program: Program) -> Layouts:
                 continue
             writers = _writers(program, array, buffer, mine)
             out[array] = _storage(program, array, buffer, mine, list(writers.values()), notes)
-            private |= {(array, p): ok for p, ok in _alone(writers).items()}
+            private |= {(array, p): ok for p, ok in _alone(writers, threads).items()}
     return Layouts(out, private, tuple(notes))
 
 
@@ -100,13 +101,15 @@ def _writers(
     return out
 
 
-def _alone(writers: dict[Statement, Map]) -> dict[Statement, Writer]:
+def _alone(writers: dict[Statement, Map], threads: bool) -> dict[Statement, Writer]:
+    """How statements share an array; `threads` of a GPU come to points that have no instance."""
     out: dict[Statement, Writer] = {}
     for s, mine in writers.items():
         others = [m for o, m in writers.items() if o is not s]
         where = mine.domain()
         clean = all(m.intersect_domain(where).is_subset(mine) for m in others)
-        out[s] = Writer(clean, not others)
+        only = not others or (threads and clean and all(m.is_subset(mine) for m in others))
+        out[s] = Writer(clean, only)
     return out
 
 
@@ -130,7 +133,7 @@ def _storage(
         for m in writers[1:]:
             footprint = footprint.union(m)
         footprint = footprint.coalesce()
-        for d in range(n):
+        for d in range(1 if buffer.turns else 0, n):  # tiles that come in turn have all places
             found = _extent(program, buffer.outside, footprint, d, list(_origins(buffer, users, d)))
             if found is None:
                 notes.append(f"{array.name}: dimension {d} keeps its whole extent")
@@ -207,7 +210,7 @@ def _verified(
         low, high = span.dim_min_val(0), span.dim_max_val(0)
         if not (low.is_int() and high.is_int()):
             continue
-        first, last = low.to_python(), high.to_python()
+        first, last = isl.number(low), isl.number(high)
         if best is None or last - first + 1 < best[1].const:
             best = o + first, Lin({}, last - first + 1)
     return best

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tensorir.ir.affine import Atom, Lin
+from tensorir.ir.affine import Atom, Lin, floormod
 from tensorir.ir.expr import Axis, Const, Expr, Op, Var, children
 from tensorir.ir.statement import Access, Array, Statement
 from tensorir.ir.stmt import Alloc, Block, For, If, Node, Run, Storage
@@ -199,9 +199,27 @@ class _Work:
         index = self.cells.index(access, n)
         assert index is not None
         outside = dict.fromkeys((*storage.outside, *storage.turns))
+        if storage.scope == "shared" and any(self.told_by(c, e, outside) for e in index):
+            return True
         return any(self.fixed_by(c, e, outside) for e in index) or _fixed_together(
             c, index, outside
         )
+
+    def told_by(self, c: Lin, e: Lin, outside: Mapping[Axis, None]) -> bool:
+        """Whether `e` and what is outside tell if `c >= 0`, though not its value.
+
+        They do where c is k*e, or -k*e, plus something of which only so much is inside that it
+        lies between two multiples of k: `1024*b + t <= 1031` is `128*b + t//8 <= 128`.
+        """
+        scales = {abs(c.coef(a)) // abs(v) for a, v in e.terms.items() if not c.coef(a) % v}
+        for k in sorted(scales - {0}):
+            for rest in (_opened(c - e * k), _opened(c + e * k)):
+                mine = {a: v for a, v in rest.terms.items() if not _outside(a, outside)}
+                others = (v for a, v in rest.terms.items() if a not in mine)
+                near = span(Lin(mine, rest.const), self.cells.box)
+                if near and near[0] // k == near[1] // k and all(v % k == 0 for v in others):
+                    return True
+        return False
 
     def fixed_by(self, c: Lin, e: Lin, outside: Mapping[Axis, None]) -> bool:
         """Whether `e` and what is outside fix the value of `c`.
@@ -217,6 +235,14 @@ class _Work:
                 if not inner.terms or (near is not None and near[1] - near[0] < f):
                     return True
         return False
+
+
+def _opened(e: Lin) -> Lin:
+    """`e` with each n*(x//n) as x - x%n."""
+    for a, v in e.terms.items():
+        if isinstance(a, tuple) and a[0] == "//" and v % a[2] == 0:
+            return _opened(e.without(a) + (a[1] - floormod(a[1], a[2])) * (v // a[2]))
+    return e
 
 
 def _fixed_together(c: Lin, index: tuple[Lin, ...], outside: Mapping[Axis, None]) -> bool:

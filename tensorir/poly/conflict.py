@@ -6,8 +6,9 @@ are computed once and remembered on the statements. The order is the tree's; `le
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -68,12 +69,19 @@ _Pairs: TypeAlias = dict[Sizes, tuple[Conflict, ...]]
 _memo: WeakKeyDictionary[Statement, WeakKeyDictionary[Statement, _Pairs]] = WeakKeyDictionary()
 
 
-def conflicts(program: Program, names: Iterable[str]) -> Iterator[tuple[str, str, Conflict]]:
-    """Conflicts among the statements `names`, each unordered pair once, in textual order."""
+def conflicts(
+    program: Program, names: Iterable[str], *, but: Callable[[str, str], bool] = lambda a, b: False
+) -> Iterator[tuple[str, str, Conflict]]:
+    """Conflicts among the statements `names`, each unordered pair once, in textual order.
+
+    Pairs for which `but` holds are left out.
+    """
     wanted = set(names)
     order = [n for n in tree.stmts(program.tree) if n in wanted]
     for k, a in enumerate(order):
         for b in order[k:]:
+            if but(a, b):
+                continue
             for c in between(program.stmt(a), program.stmt(b), program.sizes):
                 yield a, b, c
 
@@ -103,12 +111,26 @@ def _between(a: Statement, b: Statement, sizes: Sizes) -> Iterator[Conflict]:
             known.append(Part(kind, relation))
     for array, found in parts.items():
         if a is b:
-            same = isl.identity(sizes, len(a.iters))
-            found = [p for p in found if not p.relation.is_subset(same)]
+            found = [p for p in found if _leaves(p.relation, sizes, len(a.iters))]
         else:
             found = [p for p in found if not p.relation.is_empty()]
         if found:
             yield Conflict(array, _union(found), tuple(found), _exempt(a, b, array))
+
+
+def _leaves(relation: Map, sizes: Sizes, n: int) -> bool:
+    """Whether a relation among instances has pairs of two different ones."""
+    if n and not relation.intersect(_greater(n)).is_empty():
+        return True  # the cheap way to find some: the last iterator is that of a reduction
+    return not relation.is_subset(isl.identity(sizes, n))
+
+
+@lru_cache(maxsize=64)
+def _greater(n: int) -> Map:
+    """Pairs of points of `n` dimensions, the last one of the second greater."""
+    rows = isl.Rows({}, 1 + 2 * n)
+    rows.ge.append({0: -1, n: -1, 2 * n: 1})
+    return rows.to_map(isl.map_space((), n, n))
 
 
 def _own_cells(stmt: Statement, x: Access, y: Access) -> bool:

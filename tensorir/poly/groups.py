@@ -98,7 +98,7 @@ def _distance(
         low = apart.dim_min_val(0)
         if not low.is_int():
             return None
-        best = low.to_python() if best is None else min(best, low.to_python())
+        best = isl.number(low) if best is None else min(best, isl.number(low))
     return best
 
 

@@ -80,6 +80,12 @@ def val(i: int) -> Any:
     return islpy.Val.read_from_str(_CONTEXT, str(i))
 
 
+def number(v: Any) -> int:
+    """The value of an isl integer. What islpy has for that goes through text."""
+    n: int = v.get_num_si()  # 0 for what 64 bits do not hold
+    return n if n or v.is_zero() else int(v.to_python())
+
+
 def matrix(rows: Sequence[Row], width: int) -> Any:
     """A matrix from sparse rows."""
     m = islpy.Mat.alloc(_CONTEXT, 0, width).add_zero_rows(len(rows))
@@ -356,7 +362,7 @@ def _rows(piece: BasicSet, atoms: list[Atom]) -> Iterator[Fact]:
     )
     for kind, m in both:
         for r in range(m.rows()):
-            row = [m.get_element_val(r, c).to_python() for c in range(width)]
+            row = [number(m.get_element_val(r, c)) for c in range(width)]
             terms: Mapping[Atom, int] = {atoms[c - 1]: row[c] for c in range(1, width) if row[c]}
             yield kind, Lin(terms, row[0])
 
@@ -379,15 +385,15 @@ def _divs(piece: BasicSet, atoms: Sequence[Atom]) -> list[tuple[Lin, int]] | Non
         terms: dict[Atom, int] = {}
         for c, a in enumerate(atoms):
             where = (dt.param, c) if c < n_params else (dt.in_, c - n_params)
-            v = div.get_coefficient_val(*where).mul(den).to_python()
+            v = number(div.get_coefficient_val(*where).mul(den))
             if v:
                 terms[a] = v
-        e = Lin(terms, div.get_constant_val().mul(den).to_python())
+        e = Lin(terms, number(div.get_constant_val().mul(den)))
         for c in range(k):
-            v = div.get_coefficient_val(dt.div, c).mul(den).to_python()
+            v = number(div.get_coefficient_val(dt.div, c).mul(den))
             if v:
                 e = e + floordiv(*out[c]) * v
-        out.append((e, den.to_python()))
+        out.append((e, number(den)))
     return out
 
 
@@ -465,7 +471,7 @@ def _least_value(s: Set, k: int) -> int:
         and not s.fix_val(dt.set, k, guess).is_empty()
         and s.upper_bound_val(dt.set, k, guess.sub(val(1))).is_empty()
     ):
-        return int(guess.to_python())
+        return number(guess)
     least_known = coordinates(s.sample_point())[k]
     step = 1
     while True:
@@ -482,7 +488,7 @@ def _least_value(s: Set, k: int) -> int:
 def coordinates(point: Any) -> list[int]:
     """The coordinates of an isl point."""
     n = point.get_space().dim(dt.set)
-    return [point.get_coordinate_val(dt.set, k).to_python() for k in range(n)]
+    return [number(point.get_coordinate_val(dt.set, k)) for k in range(n)]
 
 
 def _name(s: Any, k: int) -> str:

@@ -6,13 +6,14 @@ reducer exempts (`conflict.Conflict.exempt`) may be turned; it is never free to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from tensorir.ir.affine import Conj
-from tensorir.ir.expr import Axis
+from tensorir.ir.affine import Conj, Lin
+from tensorir.ir.expr import Axis, Var
 from tensorir.ir.statement import Array
 from tensorir.poly import isl, tree
 from tensorir.poly.conflict import Conflict, Part, conflicts
@@ -67,7 +68,8 @@ def _turned(
     old: Program, new: Program, names: Iterable[str], wanted: Callable[[Conflict], bool]
 ) -> Iterator[Violation]:
     both = [n for n in dict.fromkeys(names) if n in old.placements and n in new.placements]
-    for a, b, conflict in conflicts(old, both):
+    fine = lambda a, b: _in_step(old, new, a, b)  # noqa: E731
+    for a, b, conflict in conflicts(old, both, but=fine):
         if not wanted(conflict):
             continue
         exempt = _is_exempt(old, a, b, conflict)
@@ -80,6 +82,46 @@ def _turned(
             if relation is not None:
                 axes, array = tree.common(new.tree, source, sink)[0], conflict.array
                 yield Violation(source, sink, relation, array, axes, new, here.parts, exempt)
+
+
+def _in_step(old: Program, new: Program, a: str, b: str) -> bool:
+    """Whether indices alone tell that two orders agree on instances that share a cell.
+
+    Where the outermost loops of both orders differ, so do both. These being equal, an index that
+    is the same expression of one other loop makes that equal too; what is left must be in the
+    same order.
+    """
+    before, order_before = tree.common(old.tree, a, b)
+    after, order_after = tree.common(new.tree, a, b)
+    if order_before != order_after:
+        return False
+    if _alike(before, after):
+        return True
+    pairs = enumerate(zip(before, after, strict=False))
+    same = next((k for k, (x, y) in pairs if x is not y), min(len(before), len(after)))
+    axes = {*before, *after}
+    one, other = _indices(old.placements[a]), _indices(old.placements[b])
+    written = {w.array for n in (a, b) for w in old.stmt(n).writes}
+    for array in one:
+        if array not in written or array not in other:
+            continue
+        equal = {*before[:same], *old.sizes}
+        cells = [e.terms for _, e in one[array] & other[array]]
+        while True:
+            unknown = [[x for x in terms if x not in equal] for terms in cells]
+            told = {x[0] for x in unknown if len(x) == 1 and x[0] in axes}
+            if not told:
+                break
+            equal |= told
+        left = ([x for x in axes if x not in equal] for axes in (before, after))
+        if not _alike(*left):
+            return False
+    return True
+
+
+def _alike(some: Sequence[Axis], others: Sequence[Axis]) -> bool:
+    """Whether these are the same axes."""
+    return len(some) == len(others) and all(map(operator.is_, some, others))
 
 
 def _smallest(found: list[Violation]) -> Violation | None:
@@ -228,10 +270,49 @@ def carried(
         return None
     with isl.budget():
         found: list[Violation] = []
-        for a, b, conflict in conflicts(program, tree.stmts(loop)):
+        fine = lambda a, b: _apart(program, axis, a, b)  # noqa: E731
+        for a, b, conflict in conflicts(program, tree.stmts(loop), but=fine):
             pairs = _carried_pair(program, axis, a, b, conflict, lanes=lanes)
             found.extend(v for v in pairs if not (combined and _in_one_update(v)))
         return _smallest(found)
+
+
+def _apart(program: Program, axis: Axis, a: str, b: str) -> bool:
+    """Whether indices alone tell that two statements never meet in two iterations of a loop.
+
+    In each array that both touch, some index is the same expression of the loop, loops outside it
+    and sizes, so that one cell is of one iteration. Most loops of most programs are like that.
+    """
+    common, _ = tree.common(program.tree, a, b)
+    n = next(k for k, x in enumerate(common) if x is axis)
+    outer = set(common[:n])
+    one, other = program.placements[a], program.placements[b]
+    written = {w.array for p in (one, other) for w in p.stmt.writes}
+    mine = _indices(one)
+    for array in mine:
+        if array not in written or array not in _indices(other):
+            continue
+        if not any(_tells(e, axis, outer) for e in mine[array] & _indices(other)[array]):
+            return False
+    return True
+
+
+@lru_cache(maxsize=4096)
+def _indices(p: Placement) -> dict[Array, frozenset[tuple[int, Lin]]]:
+    """The (dimension, index over loop axes) that all accesses of a statement to an array share."""
+    found: dict[Array, frozenset[tuple[int, Lin]]] = {}
+    over: dict[Axis | Var, Lin] = dict(p.index.items())
+    for x in (*p.stmt.writes, *p.stmt.reads):
+        mine = ((d, e) for d, e in enumerate(x.index) if isinstance(e, Lin))
+        cells = frozenset((d, e.subst(over)) for d, e in mine)
+        found[x.array] = found[x.array] & cells if x.array in found else cells
+    return found
+
+
+def _tells(cell: tuple[int, Lin], axis: Axis, outer: set[Axis]) -> bool:
+    """Whether an index has one value for one iteration of a loop, those outside being equal."""
+    terms = cell[1].terms
+    return axis in terms and all(a is axis or isinstance(a, Var) or a in outer for a in terms)
 
 
 def _in_one_update(v: Violation) -> bool:

@@ -76,7 +76,7 @@ def _constant_range(places: _Places, axis: Axis) -> tuple[int, int] | None:
             first, last = p.dim_min_val(0), p.dim_max_val(0)
             if not (first.is_int() and last.is_int()):
                 return None
-            a, b = first.to_python(), last.to_python()
+            a, b = isl.number(first), isl.number(last)
             low = a if low is None else min(low, a)
             high = b if high is None else max(high, b)
     return (0, -1) if low is None or high is None else (low, high)
@@ -107,7 +107,7 @@ def _constant_extent(places: _Places, axes: tuple[Axis, ...]) -> int | None:
         distance = isl.difference(last.intersect(first), n - 1, n)
         distance = distance.project_out(dt.param, 0, distance.dim(dt.param))
         value = distance.dim_max_val(0)
-        return int(value.to_python()) + 1 if value.is_int() else None
+        return isl.number(value) + 1 if value.is_int() else None
 
 
 def _down_to(program: Program, name: str, axis: Axis) -> tuple[Axis, ...]:
@@ -185,7 +185,7 @@ def _incomplete(program: Program, name: str, axis: Axis, factor: int, base: Lin)
     there = isl.at_sizes(held, program.sizes, sizes)
     for k in range(d + 1):
         there = there.fix_val(dt.set, k, isl.val(at[k]))
-    return Partial(sizes, at[d], int(there.count_val().to_python()))
+    return Partial(sizes, at[d], isl.number(there.count_val()))
 
 
 def within(point: Axis, factor: int) -> Conj:

@@ -170,8 +170,8 @@ def _count(s: Set) -> int | None:
         low, high = s.dim_min_val(k), s.dim_max_val(k)
         if not (low.is_int() and high.is_int()):
             return None
-        box *= high.to_python() - low.to_python() + 1
-    return s.count_val().to_python() if box <= _PROBE_POINTS else None
+        box *= isl.number(high) - isl.number(low) + 1
+    return isl.number(s.count_val()) if box <= _PROBE_POINTS else None
 
 
 def repeated(m: Map, program: Program) -> tuple[dict[str, int], list[int]] | None:
@@ -224,4 +224,4 @@ def hull_extent(m: Map, dim: int, program: Program) -> int | None:
     if s.is_empty():
         return 0
     high = s.dim_max_val(0)
-    return high.to_python() + 1 if high.is_int() else None
+    return isl.number(high) + 1 if high.is_int() else None

@@ -185,5 +185,5 @@ def distance(violation: Violation) -> dict[Axis, int | None]:
         out: dict[Axis, int | None] = {}
         for k, a in enumerate(v.axes):
             value = deltas.plain_get_val_if_fixed(isl.dt.set, k)
-            out[a] = value.to_python() if value.is_int() else None
+            out[a] = isl.number(value) if value.is_int() else None
     return out

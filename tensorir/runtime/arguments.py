@@ -31,8 +31,7 @@ from tensorir.support.errors import CallTypeError, CallValueError, KernelError, 
 from tensorir.support.tracebacks import user_api
 
 __all__ = ["Callee", "Copies", "Where", "bind", "failure", "raise_failed", "require_rank",
-           "result_of",
-           "signature_text", "sizes_by_shape", "sizes_of", "slow_call"]  # fmt: skip
+           "result_of", "signature_text", "sizes_by_shape", "sizes_of", "slow_call"]  # fmt: skip
 
 LINE = 64
 _WARN_ABOVE = 1_000_000
@@ -344,9 +343,7 @@ def sizes_by_shape(
     return {v: size.value for v, size in _sizes(source, arrays, name).items()}
 
 
-def _sizes(
-    source: KernelSource, arrays: Sequence[Shaped | None], name: str
-) -> dict[Var, _Size]:
+def _sizes(source: KernelSource, arrays: Sequence[Shaped | None], name: str) -> dict[Var, _Size]:
     """Every size, read off dimensions; all other dimensions must agree."""
     sizes: dict[Var, _Size] = {}
     pairs = list(zip(source.arguments, arrays, strict=True))

@@ -16,8 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, NoReturn
 
-import numpy as np
-
 from tensorir.codegen.source import Argument, KernelSource, LaunchSource
 from tensorir.ir.affine import Lin
 from tensorir.ir.expr import Axis, Var
@@ -122,7 +120,7 @@ class Plan:
     """
 
     def __init__(
-        self, source: KernelSource, loaded: Loaded, sizes: Mapping[Var, int], stream: int
+        self, source: KernelSource, loaded: Loaded, sizes: Mapping[Any, int], stream: int
     ) -> None:
         self.device, self.stream = loaded.device, stream
         self.names = [x.name for x in source.launches]
@@ -258,9 +256,7 @@ class Runner:
         for k, a in enumerate(source.arguments):
             if places[k] is None:
                 shape = extents(a, sizes)
-                made, finals[k] = make_like(
-                    like, known[0], shape, a.dtype, stream, zero=a.partial
-                )
+                made, finals[k] = make_like(like, known[0], shape, a.dtype, stream, zero=a.partial)
                 places[k] = place_of(made, Where(a, name))
         full = [p for p in places if p is not None]
         self._require_apart(full)
@@ -274,7 +270,7 @@ class Runner:
         self._remember(args, kwargs, plan, full)
         return result_of([f() for f in finals], source)
 
-    def plan(self, device: Device, sizes: Mapping[Var, int], stream: int) -> Plan:
+    def plan(self, device: Device, sizes: Mapping[Any, int], stream: int) -> Plan:
         """The plan for some sizes on a stream, made at first use."""
         key = (device.ordinal, stream, *sizes.values())
         found = self.plans.get(key)
@@ -411,11 +407,11 @@ class _Quick:
 
     __slots__ = ("pairs", "plan")
 
-    def __init__(
-        self, plan: Plan | None, source: KernelSource, places: Sequence[Place]
-    ) -> None:
+    def __init__(self, plan: Plan | None, source: KernelSource, places: Sequence[Place]) -> None:
         self.plan: Any = plan
-        size = [prod(p.shape) * a.dtype.bytes for p, a in zip(places, source.arguments, strict=True)]
+        size = [
+            prod(p.shape) * a.dtype.bytes for p, a in zip(places, source.arguments, strict=True)
+        ]
         roles = [a.role for a in source.arguments]
         self.pairs = [
             (k, o, size[k], size[o])

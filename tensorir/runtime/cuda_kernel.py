@@ -21,7 +21,7 @@ from tensorir.runtime.device_arrays import is_on_device
 from tensorir.runtime.kernel import PlainKernel
 from tensorir.support import display
 from tensorir.support.cache import digest, shared
-from tensorir.support.errors import ArgumentError, UnsupportedError
+from tensorir.support.errors import UnsupportedError
 from tensorir.support.tracebacks import user_api
 
 if TYPE_CHECKING:

@@ -262,9 +262,7 @@ def _interface_place(value: Any, what: object) -> Place:
     ordinal = _ordinal_of(int(pointer)) if pointer else _device_attribute(value)
     stream = None if stream is None else int(stream)
     contiguous = strides is None or _contiguous(shape, strides)
-    return Place(
-        int(pointer), shape, contiguous, known, ordinal, stream, not read_only, value
-    )
+    return Place(int(pointer), shape, contiguous, known, ordinal, stream, not read_only, value)
 
 
 def _device_attribute(value: Any) -> int:
@@ -278,9 +276,7 @@ def _ordinal_of(pointer: int) -> int:
         return 0
     kinds = driver.api.CUpointer_attribute
     return int(
-        driver.call(
-            "cuPointerGetAttribute", kinds.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer
-        )
+        driver.call("cuPointerGetAttribute", kinds.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer)
     )
 
 
@@ -295,9 +291,7 @@ def _dlpack_place(value: Any, what: object) -> Place:
         ) from problem
     contiguous = seen.strides is None or _contiguous(seen.shape, seen.strides)
     owner = (value, capsule)
-    return Place(
-        seen.pointer, seen.shape, contiguous, seen.dtype, seen.ordinal, None, True, owner
-    )
+    return Place(seen.pointer, seen.shape, contiguous, seen.dtype, seen.ordinal, None, True, owner)
 
 
 def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:

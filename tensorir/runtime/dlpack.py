@@ -96,16 +96,17 @@ def read(capsule: Any) -> Seen:
     return Seen(pointer, shape, strides, known, int(told.device), int(told.ordinal))
 
 
-@_Deleter
 def _delete(managed: Any) -> None:
     _held.pop(ctypes.addressof(managed.contents), None)
 
 
-@_Destructor
 def _destroy(capsule: int) -> None:
     """A capsule that nobody took; one that was taken has another name."""
     if _valid_raw(capsule, _NAME):
         _held.pop(int(_get_raw(capsule, _NAME)), None)
+
+
+_deleter, _destructor = _Deleter(_delete), _Destructor(_destroy)
 
 
 def export(owner: Any, pointer: int, shape: tuple[int, ...], dtype: DType, ordinal: int) -> Any:
@@ -117,7 +118,7 @@ def export(owner: Any, pointer: int, shape: tuple[int, ...], dtype: DType, ordin
     t.data, t.device, t.ordinal, t.ndim = pointer or None, CUDA, ordinal, len(shape)
     t.code, t.bits, t.lanes = _KINDS[kind], 8 * dtype.bytes, 1
     t.shape = ctypes.cast(extents, ctypes.POINTER(ctypes.c_int64))
-    managed.deleter = ctypes.cast(_delete, ctypes.c_void_p)
+    managed.deleter = ctypes.cast(_deleter, ctypes.c_void_p)
     address = ctypes.addressof(managed)
     _held[address] = (managed, owner, extents)
-    return _new(address, _NAME, ctypes.cast(_destroy, ctypes.c_void_p))
+    return _new(address, _NAME, ctypes.cast(_destructor, ctypes.c_void_p))

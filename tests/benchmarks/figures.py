@@ -199,6 +199,21 @@ def figure_call() -> Iterator[Row]:
     )  # fmt: skip
 
 
+def figure_launch() -> Iterator[Row]:
+    """A launch on a GPU, its arrays checked, against a driver that does nothing."""
+    from tests.benchmarks.launch import microseconds
+
+    for what, each in microseconds():
+        yield Row(f"a launch, {what}", each, "us", 3.0, True)
+
+
+def figure_emulator() -> Iterator[Row]:
+    """How long PTX takes in the emulator, with its checks and without."""
+    from tests.benchmarks.emulator import rows
+
+    yield from rows()
+
+
 def figure_import() -> Iterator[Row]:
     """What `schedules` adds to the import of `tensorir`, in processes of their own."""
     names = ("tensorir", "tensorir, schedules")

@@ -62,15 +62,18 @@ def spread(found: list[Lines], places: int) -> list[Lines]:
     return [found[k * (len(found) - 1) // (places - 1)] for k in range(places)]
 
 
-def survey(every: Sequence[Case], places: int) -> list[Row]:
-    """Make every fault in every kernel and see how it is found."""
+def survey(every: Sequence[Case], places: int, kernels: int | None = None) -> list[Row]:
+    """Make every fault in every kernel, or in so many of those to which it applies."""
     rows = []
     for name, way in WAYS.items():
-        row = Row(name)
+        row, done = Row(name), 0
         for case in every:
-            lines, runs = case.text.splitlines(), case.lines()
-            every_text = [made for made in way(lines) if _matters(lines, made, runs)]
-            for made in spread(every_text, places):
+            lines, runs = case.text.splitlines(), case.runs
+            texts = [made for made in way(lines) if _matters(lines, made, runs)]
+            if not texts or done == kernels:
+                continue
+            done += 1
+            for made in spread(texts, places):
                 how = verdict(case, "\n".join(made))
                 row.found[how] += 1
                 if how == MISSED:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ import schedules
 import tensorir as tir
 from tensorir.emulator.ptx import Report, run
 from tensorir.runtime.cuda_call import extents, grid_of
+from tests.benchmarks.emulator import registers, square
+from tests.benchmarks.figures import product
 from tests.emulator import foreign
 
 Array = NDArray[Any]
@@ -40,7 +43,8 @@ class Case:
             np.allclose(f, w, rtol=1e-4, atol=1e-4) for f, w in zip(found, self.wanted, strict=True)
         )
 
-    def lines(self) -> set[int]:
+    @cached_property
+    def runs(self) -> set[int]:
         """The lines of the unmodified text that run."""
         return {c.line for r in self.call(self.text, 0, 0)[1] for c in r.counts}
 
@@ -80,52 +84,10 @@ def _scheduled(name: str, s: tir.Schedule, inputs: list[Array], wanted: Array) -
     return _built(name, tir.build(s, target="emulator:sm_80"), inputs, wanted)
 
 
-def _product(m: int, n: int, k: int) -> tir.Schedule:
-    A, B = tir.placeholder((m, k), name="A"), tir.placeholder((k, n), name="B")
-    r = tir.reduce_axis(k, name="k")
-    C = tir.compute((m, n), lambda i, j: tir.sum(A[i, r] * B[r, j], axis=r), name="C")
-    return tir.schedule(C)
-
-
-def matmul(m: int, n: int, k: int, t: int = 8) -> Case:
-    """Square tiles in shared memory, a point of the result for each thread."""
-    s = _product(m, n, k).tile("i", "j", t, t, into=("by", "bx", "ty", "tx"))
-    s = s.split("k", t, into=("ko", "ki")).reorder("by", "bx", "ko", "ty", "tx", "ki")
-    s = s.cache_write("C", "local", at="bx", name="acc")
-    s = s.cache_read("A", "shared", at="ko", name="As").cache_read(
-        "B", "shared", at="ko", name="Bs"
-    )
-    s = s.bind("by", "blockIdx.y").bind("bx", "blockIdx.x")
-    for axis in ("ty", "As.i", "Bs.k", "acc.store.i"):
-        s = s.bind(axis, "threadIdx.y")
-    for axis in ("tx", "As.k", "Bs.j", "acc.store.j"):
-        s = s.bind(axis, "threadIdx.x")
+def _product(name: str, s: Callable[[tir.Schedule], tir.Schedule], *sizes: int) -> Case:
+    m, n, k = sizes
     a, b = _inputs((m, k), (k, n))
-    return _scheduled(f"matmul {m}x{n}x{k}", s, [a, b], a @ b)
-
-
-def tiled(m: int, n: int, k: int) -> Case:
-    """Tiles in shared memory, and 2 by 4 points of the result for each thread."""
-    bm, bn, bk, tm, tn = 16, 32, 8, 2, 4
-    s = _product(m, n, k)
-    s = s.split("i", bm, into=("by", "i1")).split("i1", tm, into=("ty", "ii"))
-    s = s.split("j", bn, into=("bx", "j1")).split("j1", tn, into=("tx", "ji"))
-    s = s.reorder("by", "bx", "ty", "tx", "ii", "ji").split("k", bk, into=("ko", "ki"))
-    s = s.reorder("by", "bx", "ko", "ty", "tx", "ki", "ii", "ji")
-    s = s.cache_write("C", "local", at="bx", name="acc")
-    s = s.cache_read("A", "shared", at="ko", name="As").cache_read(
-        "B", "shared", at="ko", name="Bs"
-    )
-    s = s.bind("by", "blockIdx.y").bind("bx", "blockIdx.x").bind("ty", "threadIdx.y")
-    s = s.bind("tx", "threadIdx.x").unroll("ii").vectorize("ji", tn)
-    s = s.split("acc.store.i", tm, into=("sy", "si")).split("acc.store.j", tn, into=("sx", "sj"))
-    s = s.reorder("sy", "sx", "si", "sj").bind("sy", "threadIdx.y").bind("sx", "threadIdx.x")
-    s = s.unroll("si").vectorize("sj", tn)
-    s = s.split("As.i", bm // tm, into=("ao", "ai")).bind("ai", "threadIdx.y")
-    s = s.bind("As.k", "threadIdx.x").split("Bs.j", bn // tn, into=("bo", "bi"))
-    s = s.bind("bi", "threadIdx.x").bind("Bs.k", "threadIdx.y")
-    a, b = _inputs((m, k), (k, n))
-    return _scheduled(f"tiled matmul {m}x{n}x{k}", s, [a, b], a @ b)
+    return _scheduled(f"{name} {m}x{n}x{k}", s(product(m, n, k)), [a, b], a @ b)
 
 
 def transpose(m: int, n: int) -> Case:
@@ -155,6 +117,8 @@ def softmax(m: int, n: int) -> Case:
     """As it is scheduled by default: several launches that pass arrays on."""
     kernel = schedules.build("softmax", (m, n), target="emulator:sm_80")
     (x,) = _inputs((m, n))
+    # the largest of a row is at one of its ends
+    x[::2, -1], x[1::2, 0] = 4 + np.arange(0, m, 2), 4 + np.arange(1, m, 2)
     e = np.exp(x - x.max(1, keepdims=True))
     return _built(f"softmax {m}x{n}", kernel, [x], e / e.sum(1, keepdims=True))
 
@@ -177,7 +141,9 @@ def _foreign(kernel: foreign.Kernel) -> Case:
 def cases() -> list[Case]:
     """Every kernel; each is built anew."""
     return [
-        matmul(10, 18, 13), tiled(18, 34, 13), transpose(20, 37), row_sums(3, 150), softmax(6, 70),
+        _product("matmul", lambda s: square(s, 8), 10, 18, 13),
+        _product("tiled matmul", lambda s: registers(s, 16, 32, 8, 2, 4), 18, 36, 13),
+        transpose(20, 37), row_sums(3, 150), softmax(6, 70),
         *map(_foreign, foreign.kernels()),
     ]  # fmt: skip
 
@@ -312,17 +278,49 @@ def _rounds(lines: Lines) -> Iterator[Lines]:
             yield _changed(lines, back[-1], f"{whole[1]}{int(whole[3]) + change};")
 
 
-_substituting("operands of a fused multiply-add swapped", r"(fma\.rn\.f32\s+%\w+, )(%\w+), (%\w+), (%\w+);",
+_substituting("operands of a fused multiply-add swapped",
+              r"(fma\.rn\.f32\s+%\w+, )(%\w+), (%\w+), (%\w+);",
               lambda m: f"{m[1]}{m[4]}, {m[3]}, {m[2]};")  # fmt: skip
 _substituting("operands of a difference swapped", r"(\bsub\.(?:rn\.)?f32\s+%\w+, )(%\w+), (%\w+);",
               lambda m: f"{m[1]}{m[3]}, {m[2]};")  # fmt: skip
-_substituting("operands of a quotient swapped", r"(\bdiv\.(?:rn\.|full\.)?f32\s+%\w+, )(%\w+), (%\w+);",
+_substituting("operands of a quotient swapped",
+              r"(\bdiv\.(?:rn\.|full\.)?f32\s+%\w+, )(%\w+), (%\w+);",
               lambda m: f"{m[1]}{m[3]}, {m[2]};")  # fmt: skip
 _substituting("sum forgotten", r"fma\.rn\.f32(\s+%\w+, %\w+, %\w+), %\w+;", r"mul.rn.f32\1;")
-_substituting("smaller stride", r"(\bmul\.wide\.[us]32\s+%\w+, %\w+, )(\d+);",
-              lambda m: f"{m[1]}{int(m[2]) // 2};")  # fmt: skip
-_substituting("one shift less", r"(\bshl\.b(?:32|64)\s+%\w+, %\w+, )(\d+);",
-              lambda m: f"{m[1]}{int(m[2]) - 1};")  # fmt: skip
+
+
+def _along_y(lines: Lines) -> set[int]:
+    """Lines that scale the block index along y, which is always 0 in many grids."""
+    own: set[str] = set()
+    found = set()
+    for k, line in enumerate(lines):
+        if ".entry" in line:
+            own = set()
+        made = re.search(r"\b(?:mov|shl|mul|cvt)\.\S+\s+(%\w+), (%[\w.]+)", line)
+        if made and (made[2] == "%ctaid.y" or made[2] in own):
+            own.add(made[1])
+            found.add(k)
+    return found
+
+
+@way("one shift less")
+def _shifts(lines: Lines) -> Iterator[Lines]:
+    text, idle = "\n".join(lines), _along_y(lines)
+    for k, found in _code(lines, r"(\bshl\.b(?:32|64)\s+(%\w+), (%\w+), )(\d+);"):
+        # a guard may let pass what does no harm
+        guards = re.search(rf"setp\.\S+\s[^;]*{re.escape(found[2])}\b", text)
+        if not guards and k not in idle:
+            yield _changed(lines, k, f"{found[1]}{int(found[4]) - 1};")
+
+
+@way("smaller stride")
+def _strides(lines: Lines) -> Iterator[Lines]:
+    idle = _along_y(lines)
+    for k, found in _code(lines, r"(\bmul\.wide\.[us]32\s+%\w+, %\w+, )(\d+);"):
+        if k not in idle:
+            yield _changed(lines, k, f"{found[1]}{int(found[2]) // 2};")
+
+
 _substituting("other thread index", r"%tid\.x", "%tid.y")
 _substituting("other block index", r"%ctaid\.x", "%ctaid.y")
 _substituting("maximum for minimum", r"\bmax\.(f32|s32|s64)", r"min.\1")
@@ -404,7 +402,8 @@ _substituting("mma in a part of the warp", r"^(\s*)(mma\.sync[^;]*;)",
 _substituting(
     "shuffle without all its members", r"(shfl\.sync\S+ [^;]*, )(?:0xffffffff|-1);", r"\g<1>65535;"
 )
-_substituting("shuffle over another distance", r"(shfl\.sync\.(?:bfly|down)\.b32\s+%\w+, %\w+, )(\d+),",
+_substituting("shuffle over another distance",
+              r"(shfl\.sync\.(?:bfly|down)\.b32\s+%\w+, %\w+, )(\d+),",
               lambda m: f"{m[1]}{int(m[2]) * 2 if int(m[2]) < 16 else 3},")  # fmt: skip
 _substituting("shuffle in a part of the warp", r"^(\s*)(shfl\.sync[^;]*;)",
               r"\1{ .reg .pred %zp; .reg .b32 %zr; mov.u32 %zr, %laneid; setp.lt.u32 %zp, %zr, 9; "

@@ -236,7 +236,7 @@ TENSOR = (
     st.global.v2.b32 [%rd9+256], {%r42, %r43};
     ret;
 }
-"""
+"""  # noqa: E501
 )
 
 

@@ -1,4 +1,4 @@
-"""An operator against its numpy reference: built, and evaluated from its declaration."""
+"""An operator against its numpy reference: as declared, as scheduled, and evaluated."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import schedules
 import tensorir as tir
 from tensorir.ops import operator
 
@@ -42,10 +43,13 @@ def tuple_of(x: Any) -> tuple[Any, ...]:
     return x if isinstance(x, tuple) else (x,)
 
 
-def run(result: Any, inputs: Sequence[tir.Tensor], arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """The results of the kernel of the declaration's own order."""
+def run(
+    result: Any, inputs: Sequence[tir.Tensor], arrays: Sequence[Any], *, scheduled: bool = False
+) -> tuple[Any, ...]:
+    """The results of the kernel of the declaration's own order, or of the library's."""
     outputs = tuple_of(result)
-    kernel = tir.build(tir.schedule(*outputs), args=[*inputs, *outputs])
+    s = schedules.schedule_for(*outputs) if scheduled else tir.schedule(*outputs)
+    kernel = tir.build(s, args=[*inputs, *outputs])
     results = filled(outputs)
     kernel(*arrays, *results)
     return tuple(results)
@@ -55,11 +59,13 @@ def agree(
     result: Any, inputs: Sequence[tir.Tensor], arrays: Sequence[Any], want: Any,
     *, what: object = "", evaluated: bool = True,
 ) -> None:  # fmt: skip
-    """A declaration gives what numpy gives, built and evaluated."""
+    """A declaration gives what numpy gives, as declared, as scheduled, and evaluated."""
     outputs = tuple_of(result)
     wanted = tuple_of(want)
     for g, w in zip(run(result, inputs, arrays), wanted, strict=True):
         compare(g, w, what)
+    for g, w in zip(run(result, inputs, arrays, scheduled=True), wanted, strict=True):
+        compare(g, w, f"scheduled {what}")
     if not evaluated:
         return
     first = _appearing(outputs)

@@ -7,15 +7,21 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 
+import schedules
 import tensorir as tir
+from tensorir.codegen import cpu
+from tensorir.lower.pipeline import lower
 from tensorir.runtime import threads
+from tensorir.runtime.build import source_of
 from tensorir.support.knobs import knobs
+from tests.kernels.test_replay import DEFAULTS, KNOWN
 from tests.properties import moves, programs
 
 ROOT = Path(__file__).parents[2]
@@ -34,12 +40,23 @@ def texts() -> list[str]:
     return out
 
 
-def digest() -> str:
-    return hashlib.sha256("\0".join(texts()).encode()).hexdigest()
+def library() -> list[str]:
+    """LLVM texts of the library's schedules of each family, and their traces."""
+    out = []
+    for declare in (*(x for cases in KNOWN.values() for x in cases), *DEFAULTS):
+        for name in ("x86-64-v3", "znver4"):
+            target = cpu.target(name)
+            s = schedules.schedule_for(*declare(), target=target)
+            out += [source_of(lower(s.program, target), target).llvm, s.trace.to_json(), s.loops()]
+    return out
 
 
-def in_process(hash_seed: int) -> str:
-    program = "from tests.properties.test_determinism import digest; print(digest())"
+def digest(what: Callable[[], list[str]] = texts) -> str:
+    return hashlib.sha256("\0".join(what()).encode()).hexdigest()
+
+
+def in_process(hash_seed: int, what: str = "texts") -> str:
+    program = f"from tests.properties import test_determinism as t; print(t.digest(t.{what}))"
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={
@@ -61,10 +78,16 @@ def test_texts_do_not_depend_on_the_hash_seed() -> None:
     assert len(set(found.values())) == 1, found
 
 
+def test_schedules_of_the_library_do_not_depend_on_the_hash_seed() -> None:
+    found = {seed: in_process(seed, "library") for seed in (0, 1)}
+    assert len(set(found.values())) == 1, found
+
+
 @pytest.mark.full
 def test_texts_do_not_depend_on_any_hash_seed() -> None:
-    found = {seed: in_process(seed) for seed in range(21)}
-    assert len(set(found.values())) == 1, found
+    for what in ("texts", "library"):
+        found = {seed: in_process(seed, what) for seed in range(21)}
+        assert len(set(found.values())) == 1, (what, found)
 
 
 def test_texts_do_not_depend_on_what_was_built_before() -> None:

@@ -110,7 +110,9 @@ def _attention(
     if q.ndim > 2 and q.shape[-3] != k.shape[-3]:
         share = q.shape[-3] // k.shape[-3]
         k, v = np.repeat(k, share, axis=-3), np.repeat(v, share, axis=-3)
-    scores = q @ k.swapaxes(-1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    scores = (
+        q @ k.swapaxes(-1, -2) * (1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else scale)
+    )
     if mask is not None:
         scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
     if causal:

@@ -86,7 +86,7 @@ def convolve_transposed(
     steps, gaps, more = _each(stride, rank), _each(dilation, rank), _each(output_padding, rank)
     pads = [_each(p, 2) for p in _each(padding, rank)]
     full = [
-        (e - 1) * s + (k - 1) * d + 1 + m
+        (e - 1) * s + (k - 1) * d + 1 + m if e else 0
         for e, k, s, d, m in zip(a.shape[2:], kernel, steps, gaps, more, strict=True)
     ]
     each, own = w.shape[1], a.shape[1] // groups
