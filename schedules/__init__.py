@@ -7,7 +7,8 @@ to start from.
 
 from __future__ import annotations
 
-import schedules.cpu  # noqa: F401  (fills the registry)
+import schedules.cpu
+import schedules.cuda  # noqa: F401  (both fill the registry)
 from schedules.build import build
 from schedules.params import Param
 from schedules.registry import schedule_for

@@ -205,7 +205,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from tensorir import ops
+    from tensorir import ops as ops
 else:
 
     def __getattr__(name):

@@ -59,7 +59,7 @@ def params(
         Param("mc", (96, 192, 480, 960, 1920, 4096), 4096),
         Param("pack_a", (0, 1), 0),
         Param("panels", (1, 2, 4), panels),
-        Param("ku", (1, 2, 4), 2),
+        Param("ku", (1, 2, 4), 2 if far else 1),
         Param("ask", (0, 1), int(far)),
     )
 

@@ -33,14 +33,17 @@ def params(
 ) -> tuple[Param, ...]:
     """The parameters of :func:`small_matmul`: a tile of `mr` rows by `nv` vectors.
 
-    `ku` steps of the sum are unrolled.
+    `ku` steps of the sum are unrolled. With `ask` the rows of A that the next tile reads are asked
+    for, which pays where A lies beyond the second cache.
     """
     mr, nv = tile_of(target, target.vector_bytes // itemsize, rows, columns, depth)
     tall = tuple(range(1, 17)) if target.vector_registers >= 32 else tuple(range(1, 7))
+    far = (rows or 0) * (depth or 0) * itemsize > target.l2
     return (
         Param("mr", tall, mr),
         Param("nv", (1, 2, 3, 4), nv),
-        Param("ku", (1, 2, 4), 1),
+        Param("ku", (1, 2, 4), 2 if far else 1),
+        Param("ask", (0, 1), int(far)),
     )
 
 
@@ -100,6 +103,8 @@ def small_matmul(
     s = register_tile(s, c.stage, ir, ii, ji, lanes)
     if p["ku"] > 1 and s.check("unroll", sums[-1], p["ku"]):
         s = s.unroll(sums[-1], p["ku"])
+    if p["ask"] and c.left.last in sums and s.check("prefetch", c.left.name, ir):
+        s = s.prefetch(c.left.name, ir)
     work = c.size(*c.sizes) or 0
     strips = (c.sizes[j] or 0) // (p["nv"] * lanes)
     first = outer[0] if outer else jr if strips >= STRIPS * where.threads else ir
@@ -129,5 +134,5 @@ def is_small(c: Contraction, target: Target) -> bool:
 
 def small_for(s: Schedule, c: Contraction, target: Target, *, parallel: bool) -> Schedule:
     """:func:`small_matmul` with what suits the depth."""
-    depth = c.size(*c.sums) or 0
-    return small_matmul(s, target, parallel=parallel, ku=4 if depth <= UNROLLED else 1)
+    given = {"ku": 4} if (c.size(*c.sums) or 0) <= UNROLLED else {}
+    return small_matmul(s, target, parallel=parallel, **given)

@@ -125,6 +125,8 @@ def flat(s: Schedule, x: Statement, first: int) -> tuple[Schedule, int]:
     """The last loops of a statement in one: as many, from its iterator `first` on, as every array
     is walked through in order or not at all. Also gives the first iterator of that loop."""
     last = len(x.iters) - 1
+    if len(loops_of(s, x)) <= last:
+        return s, last  # dimensions of one element have no loop
     found = next((k for k in range(first, last) if _in_order(x, k)), last)
     made = s
     for _ in range(found, last):
@@ -165,6 +167,8 @@ def reduce_in_lanes(s: Schedule, x: Statement, width: int, accumulators: int) ->
 
 def in_vectors(s: Schedule, x: Statement, depth: int, width: int, unroll: int) -> Schedule:
     """The last loops of a statement, inside its row, in vectors, `unroll` of them at a time."""
+    if len(loops_of(s, x)) <= depth:
+        return s  # one element
     s, first = flat(s, x, depth)
     *_, name = loops_of(s, x)
     return vectors_of(s, name, points(x, first), width, unroll)

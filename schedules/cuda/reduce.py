@@ -78,7 +78,8 @@ def _rows(
     s: Schedule, x: Statement, kept: list[str], n: int | None, each: int, count: int
 ) -> Schedule:
     loop = structure.loops_of(s, x)[-1]
-    count = steps.threads(n, each, steps.WARP if n is not None and n <= SHORT else count)
+    most = steps.WARP if n is not None and n <= SHORT else count
+    count, each = steps.fitting(n, each, most)
     row = kept[-1]
     if count == steps.WARP:
         outer, row = free_names(s, "rows", "row")
@@ -96,7 +97,7 @@ def _one(s: Schedule, x: Statement, n: int | None, each: int) -> Schedule:
     while n is not None and count > THREADS and count * each * 2 > n:
         count //= 2
     if count == THREADS:
-        count = steps.threads(n, each, count)
+        count, each = steps.fitting(n, each, count)
     loop = structure.loops_of(s, x)[-1]
     s, last = _partial(s, x, loop, count, each)
     if count <= THREADS:

@@ -71,7 +71,7 @@ def rows(s: Schedule, target: Target | None = None, **given: int) -> Schedule:
     wide = [x for x in s.program.statements if _wide(x, depth)]
     n = _length(wide, depth)
     each = min(steps.vector(structure.extent(x.iters[-1]), x) for x in wide)
-    count = steps.threads(n, each, most)
+    count, each = steps.fitting(n, each, most)
     deal = _Deal(depth, count, each, n is not None and n <= KEPT * count)
     row = structure.axis_name(s, result, depth - 1)
     leading = [structure.axis_name(s, result, k) for k in range(depth)]

@@ -7,7 +7,9 @@ from math import gcd
 
 from schedules.cpu import structure
 from tensorir.ir.statement import Statement
-from tensorir.schedule.resolve import free_names
+from tensorir.poly import tree
+from tensorir.poly.ranges import constant_range
+from tensorir.schedule.resolve import free_names, reference
 from tensorir.schedule.schedule import Schedule
 
 WARP = 32
@@ -63,6 +65,22 @@ def across(
     if unroll:
         s = structure.attempt(s, "unroll", outer)
     return s.cross_thread(f"{x.stage}.{thread}")
+
+
+def extent_of(s: Schedule, name: str) -> int | None:
+    """The extent of a loop where it is a constant."""
+    loop = next(x for x in tree.loops(s.program.tree) if reference(s.program, x.axis) == name)
+    found = constant_range(s.program, loop.axis)
+    return None if found is None or found[0] != 0 else found[1] + 1
+
+
+def fitting(n: int | None, each: int, most: int) -> tuple[int, int]:
+    """Threads, and elements of each at a time: fewer of those where they would not fill a warp."""
+    count = threads(n, each, most)
+    while each > 1 and count < WARP:
+        each //= 2
+        count = threads(n, each, most)
+    return count, each
 
 
 def blocks(s: Schedule, names: Sequence[str], first: int = 0) -> Schedule:

@@ -39,6 +39,8 @@ WORDS: tuple[tuple[str, ...], ...] = (
     ("skew, shift, reverse", "affine change of a loop", _NONE, _NONE, "shift_loop",
      "skewing, retiming, reversal"),
     ("bind", "loop to grid or thread index", "bind", "gpu_blocks, gpu_threads", _NONE, "mapping"),
+    ("cross_thread", "a reduction across threads", "bind of a reduction", "gpu_lanes", _NONE,
+     "warp reduce, block reduce"),
     ("compute_at, compute_inline", "where a stage is computed", _SAME, _SAME, "compute_at",
      "producer-consumer fusion"),
     ("reverse_compute_at", "a stage done where its input is made", _SAME, _NONE, _NONE,

@@ -8,7 +8,7 @@ declared extent is always right, and is what remains where nothing smaller is co
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensorir.ir.affine import ZERO, Conj, Lin
 from tensorir.ir.expr import Axis, Var
@@ -57,14 +57,18 @@ def layouts(program: Program) -> Layouts:
     notes: list[str] = []
     users = _users(program)
     threads = any(x.kind == "bind" for x in loops(program.tree))
-    with isl.budget():
-        for array, buffer in program.buffers.items():
-            mine = users.get(array, [])
-            if not mine:
-                continue
+    for array, buffer in program.buffers.items():
+        mine = users.get(array, [])
+        if not mine:
+            continue
+        with isl.budget():
             writers = _writers(program, array, buffer, mine)
             out[array] = _storage(program, array, buffer, mine, list(writers.values()), notes)
-            private |= {(array, p): ok for p, ok in _alone(writers, threads).items()}
+            if buffer.told:
+                # which thread a cell is of need not be asked
+                less = tuple(a for a in buffer.outside if a not in set(buffer.told))
+                writers = _writers(program, array, replace(buffer, outside=less), mine)
+        private |= {(array, p): ok for p, ok in _alone(writers, threads).items()}
     return Layouts(out, private, tuple(notes))
 
 
@@ -106,11 +110,19 @@ def _alone(writers: dict[Statement, Map], threads: bool) -> dict[Statement, Writ
     out: dict[Statement, Writer] = {}
     for s, mine in writers.items():
         others = [m for o, m in writers.items() if o is not s]
-        where = mine.domain()
-        clean = all(m.intersect_domain(where).is_subset(mine) for m in others)
-        only = not others or (threads and clean and all(m.is_subset(mine) for m in others))
-        out[s] = Writer(clean, only)
+        try:
+            with isl.budget():
+                everywhere = threads and all(m.is_subset(mine) for m in others)
+                clean = everywhere or _clean(mine, others)
+        except isl.BudgetExceeded:
+            everywhere = clean = False
+        out[s] = Writer(clean, not others or everywhere)
     return out
+
+
+def _clean(mine: Map, others: list[Map]) -> bool:
+    where = mine.domain()
+    return all(m.intersect_domain(where).is_subset(mine) for m in others)
 
 
 def _storage(

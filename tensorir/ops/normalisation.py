@@ -47,7 +47,7 @@ def softmax(x: Tensor, axis: int = -1, *, name: str = "softmax") -> Tensor:
     """`exp(x) / sum(exp(x))` along a dimension, without overflow.
 
     Four stages: `<name>_max`, `<name>_exp` (of the difference from it), `<name>_sum`, and the
-    quotient. A row that is all -inf gives NaN.
+    product of powers with one over their sum. A row that is all -inf gives NaN.
 
     Examples
     --------
@@ -65,7 +65,10 @@ def softmax(x: Tensor, axis: int = -1, *, name: str = "softmax") -> Tensor:
     total: Tensor = over(
         power, axes, True, lambda element, r: reductions.sum(element(), axis=r), f"{name}_sum"
     )
-    return _each(t, axes, lambda load, i: cast(power[tuple(i)] / load(total), t.dtype), name)
+    # one division a row: the total is at least 1, so that its reciprocal is exact to rounding
+    return _each(
+        t, axes, lambda load, i: cast(power[tuple(i)] * (1.0 / load(total)), t.dtype), name
+    )
 
 
 @user_api

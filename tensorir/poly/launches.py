@@ -19,7 +19,7 @@ from tensorir.poly.barriers import crosses, meets, with_barriers
 from tensorir.poly.conflict import between
 from tensorir.poly.isl import Map, dt
 from tensorir.poly.legality import carried
-from tensorir.poly.model import Buffer, Placement, Program
+from tensorir.poly.model import Placement, Program
 from tensorir.poly.ranges import constant_range
 from tensorir.poly.relation import access_map, context_set, ordered
 from tensorir.poly.tree import Loop, Seq, Tree
@@ -222,8 +222,8 @@ def _require_blocks_apart(part: Program, indices: Mapping[str, Axis]) -> None:
                     raise UnsupportedError(
                         f"{y} uses {c.array.name} of {x} in another block of the same launch, and "
                         "blocks do not wait for each other",
-                        details=f"  try  binding both in one loop over {apart[0].name}, or nests of "
-                        "their own: decompose_reduction, compute_root",
+                        details=f"  try  binding both in one loop over {apart[0].name}, or giving "
+                        "each a nest of its own: decompose_reduction, compute_root",
                     )
 
 
@@ -253,7 +253,7 @@ def _private(part: Program, indices: Mapping[str, Axis]) -> Program:
                 details=f'  try  s.set_scope("{array.name}", "shared"), or the same split and '
                 "binding of all loops that touch it",
             )
-        buffers[array] = Buffer(b.scope, outside, b.layout)
+        buffers[array] = replace(b, outside=outside, told=missing)
     return part.change(buffers=buffers)
 
 

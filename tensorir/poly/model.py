@@ -68,8 +68,8 @@ class Buffer:
     tile origin; None means row-major as declared. `shared` says that a cell holds several values,
     one after the other, so that who touches it keeps its place in the order. Of a buffer that a
     pipeline fills ahead, `turns` are the loops each of whose iterations fills one of its tiles
-    anew, and `engine` is how. `rows` tells how far rows of storage lie apart, and `swizzle` how
-    each is turned.
+    anew, and `engine` is how. `told` are those of `outside` that a cell tells, for each cell is of
+    one thread. `rows` tells how far rows of storage lie apart, and `swizzle` how each is turned.
     """
 
     scope: ScopeName = "global"
@@ -78,6 +78,7 @@ class Buffer:
     shared: bool = False
     turns: tuple[Axis, ...] = ()
     engine: Engine = "copy"
+    told: tuple[Axis, ...] = ()
     rows: Rows | None = None
     swizzle: Swizzle | None = None
 

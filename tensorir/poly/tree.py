@@ -165,9 +165,7 @@ def rewrite(t: Tree, axis: Axis, change: Callable[[Loop], Tree]) -> Tree:
 
 def with_body(x: Loop, body: Tree) -> Loop:
     """The same loop around another body."""
-    return Loop(
-        x.axis, body, x.kind, x.width, x.bind, x.tail, x.cut, x.like, x.step, x.intrinsic
-    )
+    return Loop(x.axis, body, x.kind, x.width, x.bind, x.tail, x.cut, x.like, x.step, x.intrinsic)
 
 
 def insert(t: Tree, at: Axis | None, item: Tree, *, first: bool) -> Tree:

@@ -30,9 +30,9 @@ def cross_thread(s: Schedule, axis: str | Axis) -> Draft:
     identity; by then its values come from the threads themselves, as after `rfactor` and `bind` of
     the partial results. The loop is bound to `threadIdx.x`. The values of a warp are combined by
     shuffles, those of several warps through shared memory; the first thread then updates the cell,
-    which is in shared or global memory. A block has 1, 2, 4, .. 32 or a multiple of 32 threads along
-    x, and other thread indices only where those are 32. It regroups the reduction. Others call it
-    cross-thread reduction (TVM), a warp or block reduce (CUB).
+    which is in shared or global memory. A block has 1, 2, 4, .. 32 or a multiple of 32 threads
+    along x, and other thread indices only where those are 32. It regroups the reduction. Others
+    call it cross-thread reduction (TVM), a warp or block reduce (CUB).
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def cross_thread(s: Schedule, axis: str | Axis) -> Draft:
     if not isinstance(loop.body, At) or program.stmt(loop.body.stmt).role != "update":
         resolve.fail(
             f"{WHAT}: {name!r} is not the innermost loop of one reduction",
-            why="what each thread has is combined in one step: let rfactor make the partial results.",
+            why="what each thread has is combined in one step: rfactor makes partial results.",
         )
     update = program.stmt(loop.body.stmt)
     reducing = [x.axis for x in partial.reduction_loops(program, update.name)]

@@ -74,7 +74,7 @@ def rows() -> Iterator[Row]:
         instructions = kernel.reports[0].instructions
         t = interleaved(
             {"plain": lambda c=call: c(False), "checked": lambda c=call: c(True)},
-            rounds=5, clock=time.perf_counter,
+            rounds=3, clock=time.perf_counter,
         )  # fmt: skip
         what = f"emulated matmul {m}x{n}x{k}, {make.__doc__}"
         yield Row(f"{what}, no checks", t["plain"], "s", plain, True)

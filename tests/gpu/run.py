@@ -159,7 +159,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m tests.gpu.run", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("names", nargs="*", metavar="TEXT", help="cases with this in their names")
+    parser.add_argument("names", nargs="*", metavar="TEXT", help="cases whose names begin so")
     parser.add_argument("--only", choices=KINDS, help="one part")
     parser.add_argument("--minutes", type=float, default=MINUTES, help="what may be spent")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the records there too")
@@ -189,12 +189,14 @@ def main(arguments: Sequence[str]) -> int:
     slow = [r for r in records if r.get("figures") and not r["figures"]["reached"]]
     counts = {s: sum(r["status"] == s for r in records) for s in dict.fromkeys(
         r["status"] for r in records)}  # fmt: skip
-    told = ", ".join(f"{n} {s}" for s, n in counts.items())
-    print(f"\n{len(records)} cases in {time.monotonic() - start:.0f} s: {told}")
+    summary = ", ".join(f"{n} {s}" for s, n in counts.items())
+    print(f"\n{len(records)} cases in {time.monotonic() - start:.0f} s: {summary}")
     for r in [*bad, *slow]:
         print(f"  {'slow' if r in slow else r['status']}: {r['name']}: {r['detail']}")
     if options.json is not None:
-        options.json.write_text(json.dumps({"head": _head(options.fake), "records": records}, indent=1))
+        options.json.write_text(
+            json.dumps({"head": _head(options.fake), "records": records}, indent=1)
+        )
     return 1 if bad else 0
 
 
@@ -208,7 +210,9 @@ def _head(fake: bool = False) -> str:
 def _chosen(kind: str, options: argparse.Namespace) -> list[int]:
     names = names_of(kind)
     return [
-        k for k, n in enumerate(names) if not options.names or any(x in n for x in options.names)
+        k
+        for k, n in enumerate(names)
+        if not options.names or any(n.startswith(x) for x in options.names)
     ]
 
 

@@ -40,7 +40,7 @@ def test_a_product() -> None:
 
 def test_the_command_without_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("cuda.bindings.driver")
-    words = ["--fake", "doubled 127", "staged 33x65x17", "softmax 5x4", "take ", "transpose 5x4"]
+    words = ["--fake", "doubled 127", "staged 33x65x17", "softmax 5x4", "take ", "concat"]
     status = run.main([*words, "--json", str(tmp_path / "found.json")])
     out = capsys.readouterr().out
     assert status == 0, out
@@ -62,7 +62,7 @@ def test_a_wrong_kernel_is_told(
 
     monkeypatch.setattr(correct, "cases", lambda: [correct.Case("broken", broken)])  # type: ignore[arg-type]
     assert run.main(["--fake"]) == 1
-    assert "wrong: broken: KernelError: B is wrong" in capsys.readouterr().out
+    assert "wrong: broken: KernelError: B() gives B[0] = 3.0, the reference 1.0" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(not WHY, reason="there is a device")

@@ -108,7 +108,7 @@ def test_not_a_word() -> None:
         tir.help(3)
 
 
-@pytest.mark.parametrize("name", ["pad", "legal_moves"])
+@pytest.mark.parametrize("name", ["expand", "legal_moves"])
 def test_a_primitive_without_a_row_says_that_it_is_not_there(name: str) -> None:
     assert helping.text(name) == f"{name}: this version has no such primitive."
 

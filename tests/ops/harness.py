@@ -14,8 +14,8 @@ from tensorir.ops import operator
 TOLERANCE = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 2e-5, "float64": 1e-11}
 
 
-def compare(got: Any, want: Any, what: object) -> None:
-    """Equal types and shapes; integers equal, floats near."""
+def compare(got: Any, want: Any, what: object, scale: float = 1.0) -> None:
+    """Equal types and shapes; integers equal, floats near, for results of about `scale`."""
     g, w = np.asarray(got), np.asarray(want)
     assert g.dtype == w.dtype, f"{what}: {g.dtype} instead of {w.dtype}"
     assert g.shape == w.shape, f"{what}: {g.shape} instead of {w.shape}"
@@ -24,7 +24,7 @@ def compare(got: Any, want: Any, what: object) -> None:
         np.testing.assert_array_equal(g, w, str(what))
         return
     np.testing.assert_allclose(
-        g.astype(np.float64), w.astype(np.float64), rtol=tol, atol=tol, err_msg=str(what)
+        g.astype(np.float64), w.astype(np.float64), rtol=tol, atol=tol * scale, err_msg=str(what)
     )
 
 

@@ -10,6 +10,6 @@ a kernel was made: foreign PTX runs as well. Entry point: `run`.
 from __future__ import annotations
 
 from tensorir.emulator.ptx.findings import Counts, EmulationError, Finding, Report
-from tensorir.emulator.ptx.run import run
+from tensorir.emulator.ptx.runner import run
 
 __all__ = ["Counts", "EmulationError", "Finding", "Report", "run"]

@@ -10,7 +10,7 @@ import numpy as np
 
 from tensorir.emulator.ptx import numbers
 from tensorir.emulator.ptx.builders import Function, apply, builds, plain
-from tensorir.emulator.ptx.halves import half
+from tensorir.emulator.ptx.halves import half, minimum
 from tensorir.emulator.ptx.lanes import Array, Lanes, Micro, unsupported
 from tensorir.emulator.ptx.text import Instruction
 
@@ -55,33 +55,6 @@ def floating(lanes: Lanes, x: Instruction) -> Micro:
 
     quick = function in (np.add, np.subtract, np.multiply)
     return apply(lanes, x, function, ("f32",) * arity, "f32", in_place=quick)
-
-
-def minimum(x: Instruction) -> Function:
-    """`min` and `max`: -0 is less than +0; a NaN gives way to a number unless `.NaN` is said."""
-    larger, propagate = x.family == "max", "NaN" in x.words
-    if propagate:
-        pick: Function = np.maximum if larger else np.minimum
-    else:
-        pick = np.fmax if larger else np.fmin
-
-    def choose(a: Array, b: Array) -> Array:
-        out = np.asarray(pick(a, b))
-        zeros = (np.asarray(a) == 0) & (np.asarray(b) == 0)
-        if np.any(zeros):
-            negative = np.signbit(a) & np.signbit(b) if larger else np.signbit(a) | np.signbit(b)
-            out = np.where(zeros, np.where(negative, -np.zeros_like(out), np.zeros_like(out)), out)
-        return out
-
-    if "xorsign" not in x.words:
-        return choose
-
-    def with_sign(a: Array, b: Array) -> Array:
-        negative = np.signbit(a) ^ np.signbit(b)
-        size = choose(np.abs(a), np.abs(b))
-        return np.where(negative, -size, size)
-
-    return with_sign
 
 
 APPROXIMATE: dict[str, Function] = {

@@ -47,8 +47,6 @@ def _flushed(bits: Array) -> Array:
 
 def _function(x: Instruction, word: str) -> Function:
     """The function of bits to bits."""
-    from tensorir.emulator.ptx.floating import minimum
-
     brain = word.startswith("bf16")
     # bfloat16 subnormals are always kept
     ftz = "ftz" in x.words and not brain
@@ -80,3 +78,30 @@ def _function(x: Instruction, word: str) -> Function:
         return _flushed(bits) if ftz else bits
 
     return compute
+
+
+def minimum(x: Instruction) -> Function:
+    """`min` and `max`: -0 is less than +0; a NaN gives way to a number unless `.NaN` is said."""
+    larger, propagate = x.family == "max", "NaN" in x.words
+    if propagate:
+        pick: Function = np.maximum if larger else np.minimum
+    else:
+        pick = np.fmax if larger else np.fmin
+
+    def choose(a: Array, b: Array) -> Array:
+        out = np.asarray(pick(a, b))
+        zeros = (np.asarray(a) == 0) & (np.asarray(b) == 0)
+        if np.any(zeros):
+            negative = np.signbit(a) & np.signbit(b) if larger else np.signbit(a) | np.signbit(b)
+            out = np.where(zeros, np.where(negative, -np.zeros_like(out), np.zeros_like(out)), out)
+        return out
+
+    if "xorsign" not in x.words:
+        return choose
+
+    def with_sign(a: Array, b: Array) -> Array:
+        negative = np.signbit(a) ^ np.signbit(b)
+        size = choose(np.abs(a), np.abs(b))
+        return np.where(negative, -size, size)
+
+    return with_sign
