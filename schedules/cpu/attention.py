@@ -100,7 +100,7 @@ def attention(
     >>> next(step.text for step in s.trace.steps if step.primitive == "online")
     'online("jo", ("attention_max", "attention_sum", "attention"))'
     """
-    found = _stages(s)
+    found = stages_of(s)
     if found is None:
         raise ArgumentError(
             "attention: expected scores, their max, the powers of the difference, their sum, and "
@@ -261,7 +261,7 @@ def _keys(a: Stages, most: int) -> int:
 
 
 # -- what it is for
-def _stages(s: Schedule) -> Stages | None:
+def stages_of(s: Schedule) -> Stages | None:
     """The stages of a lone attention, or None."""
     if s.step is not None or len(s.outputs) != 1:
         return None
@@ -328,7 +328,7 @@ def _query(scores: Statement) -> Array | None:
 
 
 def _recognised(s: Schedule) -> bool:
-    found = _stages(s)
+    found = stages_of(s)
     rows = found.powers.writes[0].array.shape[-2] if found is not None else None
     return rows is not None and (not rows.is_const or rows.const >= FEW)
 

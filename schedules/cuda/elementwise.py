@@ -50,7 +50,7 @@ def elementwise(s: Schedule, target: Target | None = None, **given: int) -> Sche
     >>> print(elementwise(tir.schedule(y)).loops())
     for io in 0..977  # bind blockIdx.x
       for it in 0..min(256, 250000 - 256*io)  # bind threadIdx.x
-        for iv in 0..4  # vectorize
+        for iv in 0..4  # vectorize 4
           y[1024*io + 4*it + iv] = max(2.0 * x[1024*io + 4*it + iv] + 1.0, 0.0)
     """
     if not chain(s):

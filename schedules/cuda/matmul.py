@@ -133,7 +133,7 @@ class _Plan:
         for loop in ("mi", "ni", kq, f"{c.stage}.init.r", f"{c.stage}.init.c"):
             s = s.unroll(loop)
         store = tuple(f"{self.acc}.store.{x.rpartition('.')[2]}" for x in (self.i, self.j))
-        s = self._lanes(s, *store, ("", ""), high, wide, "s_")
+        s = self._lanes(s, store[0], store[1], ("", ""), high, wide, "s_")
         s = s.bind("s_warp", "threadIdx.y").bind("s_lane", "threadIdx.x")
         for loop in inner:
             s = s.unroll(f"s_{loop}")

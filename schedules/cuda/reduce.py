@@ -8,6 +8,8 @@ from schedules.cuda import steps
 from schedules.params import Param, resolve_params
 from schedules.registry import register
 from tensorir.codegen import cuda
+from tensorir.ir.affine import Lin
+from tensorir.ir.expr import Axis
 from tensorir.ir.statement import Statement
 from tensorir.ir.target import Target
 from tensorir.ir.updates import combined
@@ -107,9 +109,7 @@ def _one(s: Schedule, x: Statement, n: int | None, each: int) -> Schedule:
     return s.cross_thread(last)
 
 
-def _partial(
-    s: Schedule, x: Statement, loop: str, count: int, each: int
-) -> tuple[Schedule, str]:
+def _partial(s: Schedule, x: Statement, loop: str, count: int, each: int) -> tuple[Schedule, str]:
     """A launch of so many threads with a partial result each, and the loop over those."""
     bare = loop.rpartition(".")[2]
     ro, rest, thread, own, block, t, part = free_names(
@@ -127,9 +127,7 @@ def _columns(s: Schedule, x: Statement) -> Schedule:
     """A warp of columns, several partial results of each."""
     kept = [structure.axis_name(s, x, k) for k, a in enumerate(x.iters) if not a.reduce]
     reduced = [structure.axis_name(s, x, k) for k, a in enumerate(x.iters) if a.reduce]
-    block, thread, ro, rt, part = free_names(
-        s, "columns", "column", "ro", "rt", f"{x.stage}_part"
-    )
+    block, thread, ro, rt, part = free_names(s, "columns", "column", "ro", "rt", f"{x.stage}_part")
     n = structure.extent(x.iters[[a.reduce for a in x.iters].index(True)])
     s = s.split(kept[-1], steps.WARP, into=(block, thread))
     lead = kept[:-1]
@@ -162,9 +160,16 @@ def _update(s: Schedule) -> Statement | None:
         return None
     if any((structure.extent(a) or steps.MOST_BLOCKS + 1) > steps.MOST_BLOCKS for a in kept[1:]):
         return None
+    if any(b is None or any(isinstance(i, Axis) for i in b.atoms()) for b in _bounds(x)):
+        return None
     rows = x.iters[-1].reduce and structure.along_rows(x, 0)
     n = structure.points(x, len(kept))
     return None if rows and n is not None and n < LEAST else x
+
+
+def _bounds(x: Statement) -> list[Lin | None]:
+    """Of every iterator of a statement."""
+    return [b for a in x.iters for b in (a.lower, a.upper)]
 
 
 @register("reduce", lambda s: _update(s) is not None, kind="cuda")

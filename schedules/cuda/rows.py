@@ -56,8 +56,10 @@ def rows(s: Schedule, target: Target | None = None, **given: int) -> Schedule:
     >>> import tensorir as tir
     >>> x = tir.placeholder((64, 1000), name="x")
     >>> s = rows(tir.schedule(tir.ops.rms_norm(x, name="y")))
-    >>> [step.text for step in s.trace.steps][:3]
-    ['compute_at("y_mean", "y.i")', 'set_scope("y_mean", "shared")', 'bind("y.i", "blockIdx.x")']
+    >>> [step.text for step in s.trace.steps][:2]
+    ['compute_at("y_mean", "y.i")', 'cache_read("x", at="y.i", name="x_row")']
+    >>> next(step.text for step in s.trace.steps if step.primitive == "cross_thread")
+    'cross_thread("y_mean.rt_1")'
     """
     found = _rows_of(s)
     if found is None:
@@ -143,14 +145,18 @@ def _wide(x: Statement, depth: int) -> bool:
 
 
 def _length(wide: list[Statement], depth: int) -> int | None:
-    """The elements of a row, where all statements go along rows alike, in one loop."""
+    """The elements of a row, where all statements go along rows of as many."""
     found = {structure.points(x, depth) for x in wide}
-    single = all(_long(x, depth) == 1 for x in wide)
-    return found.pop() if len(found) == 1 and single else None
+    return found.pop() if len(found) == 1 else None
 
 
-def _long(x: Statement, depth: int) -> int:
-    return sum(structure.extent(a) != 1 for a in x.iters[depth:])
+def _one_loop(s: Schedule, x: Statement, depth: int) -> bool:
+    """Whether the elements of a row are one loop, or can be made one."""
+    inner = x.iters[depth:]
+    if sum(structure.extent(a) != 1 for a in inner) <= 1:
+        return structure.extent(inner[-1]) != 1
+    _, first = structure.flat(s, x, depth)
+    return all(structure.extent(a) == 1 for a in x.iters[depth:first])
 
 
 def _rows_of(s: Schedule) -> tuple[Statement, int] | None:
@@ -160,6 +166,8 @@ def _rows_of(s: Schedule) -> tuple[Statement, int] | None:
         return None
     result, depth = found
     wide = [x for x in s.program.statements if _wide(x, depth)]
+    if not all(_one_loop(s, x, depth) for x in wide):
+        return None
     if not wide or any((structure.points(x, depth) or LEAST) < LEAST for x in wide):
         return None
     for x in s.program.statements:

@@ -1,4 +1,4 @@
-"""Steps that several schedules for GPUs share: loops dealt out to threads, reductions across them."""
+"""Steps that schedules for GPUs share: loops dealt out to threads, reductions across them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def across(
         return s
     s, outer, thread, own = dealt(s, loop, count, each)
     (part,) = free_names(s, f"{x.stage}_part")
-    s = s.rfactor(thread, into=part, **({"at": row} if row is not None else {}))
+    s = s.rfactor(thread, into=part, at=row)
     s = s.set_scope(part, "local").bind(thread, "threadIdx.x")
     s = structure.attempt(s, "unroll", own)
     if unroll:

@@ -112,7 +112,7 @@ def _fits(s: Schedule) -> Turn | None:
         if r.array in _turned(turn) and across != [Lin({turn.across: 1})]:
             return None
     n = structure.extent(turn.across)
-    return turn if n is not None and n <= TILE * steps.MOST_BLOCKS or n is None else None
+    return turn if n is None or n <= TILE * steps.MOST_BLOCKS else None
 
 
 @register("transpose", lambda s: _fits(s) is not None, kind="cuda")

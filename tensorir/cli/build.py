@@ -11,7 +11,7 @@ import tensorir as tir
 from schedules import build as build_operator
 from tensorir.cli.bench import operator_of, sizes_of
 from tensorir.codegen import targets
-from tensorir.runtime.cuda_call import grid_of
+from tensorir.runtime.cuda_plan import grid_of
 from tensorir.support.errors import ArgumentError, CacheError, CompileError
 
 __all__ = ["EMITTED", "EPILOG", "add_arguments", "report", "run"]

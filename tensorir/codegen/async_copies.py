@@ -29,7 +29,8 @@ def copy(em: Emitter, inst: Instance, target: Flat, to: Spot) -> bool:
     stmt = inst.stmt
     if not em.target.has("sm_80") or not groups.plain(program, stmt) or inst.alive is not None:
         return False
-    if not stmt.reads[0].exact or stmt.reads[0].guard != ((),):
+    guard = stmt.reads[0].guard
+    if not stmt.reads[0].exact or len(guard) != 1 or any(kind != "ge" for kind, _ in guard[0]):
         return False
     source = flat_of(em, stmt.reads[0], inst.run)
     at = locate(em, source)
@@ -37,19 +38,20 @@ def copy(em: Emitter, inst: Instance, target: Flat, to: Spot) -> bool:
     if em.lane is not None and any(s.lane != 1 or s.lanes is not None for s in (at, to)):
         return False
     element = BITS[source.home.memory] // 8
-    size = next(
-        (n for n in _SIZES
-         if width * element % n == 0 and all(_aligned(em, f, n) for f in (source, target))),
-        None,
-    )  # fmt: skip
-    count = _there(em, inst, source, width) if size is not None else None
+    ends = [(f.home, pointer_of(em, f.home.memory, x)) for f, x in ((source, at), (target, to))]
+    aligned = min(within(em, home, pointer, WIDEST) for home, pointer in ends)
+    size = next((n for n in _SIZES if width * element % n == 0 and aligned % n == 0), None)
+    needs = () if source.inside else inst.needs
+    needs = (*needs, *(e.subst(inst.env()) for _, e in guard[0]))
+    count = _there(em, needs, width) if size is not None else None
     if size is None or count is None:
         em.module.note(f"{target.home.array.name}: copied by loads and stores")
         return False
     flush(em)
     each = size // element
     for k in range(width // each):
-        _issue(em, target, to, source, at, k * each, size, _bytes(em, count, k * each, each, element))
+        present = _bytes(em, count, k * each, each, element)
+        _issue(em, target, to, source, at, k * each, size, present)
     em.forget(target.home.key)
     return True
 
@@ -73,30 +75,11 @@ def _issue(
     em.emit(f"call void @{name}({given})")
 
 
-def _aligned(em: Emitter, flat: Flat, size: int) -> bool:
-    """Whether the first lane lies at a multiple of `size` bytes."""
-    element = BITS[flat.home.memory] // 8
-    if size <= element:
-        return True
-    storage = flat.home.storage
-    swizzle = storage.swizzle if storage is not None else None
-    if flat.params or (swizzle is not None and element << swizzle.base < size):
-        return False
-    for atom, v, stride in flat.terms:
-        if em.lane is not None and atom is em.lane and v == 1 and stride == 1:
-            continue  # vectors begin at whole vectors
-        if not isinstance(stride, int) or v * stride * element % size:
-            return False
-    return flat.const * element % size == 0
-
-
-def _there(em: Emitter, inst: Instance, source: Flat, width: int) -> Int | None:
+def _there(em: Emitter, needs: tuple[Lin, ...], width: int) -> Int | None:
     """How many of the first lanes are there; None where it is not the first that are."""
-    if not inst.needs or source.inside:
-        return width
     count: Int = width
     shared: str | None = None
-    for e in inst.needs:
+    for e in needs:
         step = em.along_lanes(e)
         if step == 0 or (step is not None and step < 0 and _alike(em, e, -step * width)):
             shared = em.both(shared, em.holds(e))

@@ -1,8 +1,8 @@
 """Maths functions as expressions: one algorithm for every target.
 
 `expand` turns a call into an expression of additions, products, fma and bit operations, which
-any emitter can then vectorise. The largest errors in units of the last place are in `BOUNDS`, for
-functions of one float32 measured over all of them, for others over samples; the tests measure them.
+any emitter can then vectorise. The largest errors in units of the last place are in `BOUNDS`: up to
+`rsqrt` measured over every float32, after it over samples; the tests measure them again.
 Subnormals, infinities, NaN and arguments up to the largest float are right. The halves go through
 float32. On a processor most of float64 is left to its maths library.
 """

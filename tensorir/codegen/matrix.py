@@ -99,7 +99,8 @@ def _tile(em: Emitter, loop: For, what: MatrixIntrinsic) -> _Tile | str:
 def _at(em: Emitter, values: Mapping[Axis, Int]) -> Iterator[None]:
     """Addresses for other values of some axes."""
     old: dict[Axis, int | str | Lane | None] = {a: em.env.get(a) for a in values}
-    em.env.update(values)
+    for a, value in values.items():
+        em.env[a] = value
     em.epoch += 1
     try:
         yield
@@ -128,9 +129,7 @@ def _operand(em: Emitter, tile: _Tile, slot: int, count: int) -> list[str]:
     return [_register(em, tile, access, flat, k, count) for k in range(count)]
 
 
-def _matrices(
-    em: Emitter, tile: _Tile, flat: Flat, count: int, turned: bool
-) -> list[str] | None:
+def _matrices(em: Emitter, tile: _Tile, flat: Flat, count: int, turned: bool) -> list[str] | None:
     """An operand by `ldmatrix`: lane `8*m + r` tells where row `r` of matrix `m` lies."""
     what, axes = tile.what, tile.axes
     size = BITS[flat.home.memory] // 8
@@ -197,9 +196,7 @@ def _contiguous(flat: Flat, along: dict[Atom, int], axes: TileAxes) -> bool:
     return all(seen.get(a) == v for a, v in along.items())
 
 
-def _register(
-    em: Emitter, tile: _Tile, access: Access, flat: Flat, k: int, count: int
-) -> str:
+def _register(em: Emitter, tile: _Tile, access: Access, flat: Flat, k: int, count: int) -> str:
     """Register `k` of an operand by loads of its elements."""
     what, axes = tile.what, tile.axes
     per = what.per

@@ -1,9 +1,10 @@
 """Products of matrices that a warp makes in one instruction: tiles, and which lane has what.
 
-A tile is `C[16, 8] += A[16, depth] * B[depth, 8]`. Its cells are dealt out to the 32 lanes of a warp
-as the PTX ISA says ("Matrix Fragments for mma.m16n8k*"): with `g = lane // 4` and `t = lane % 4`, a
-lane has rows `g` and `g + 8` of C at columns `2*t` and `2*t + 1`. As loops these are the lanes,
-around `r` in 0..2 (row `8*r + lane//4`) and `c` in 0..2 (column `2*(lane%4) + c`), around the sum.
+A tile is `C[16, 8] += A[16, depth] * B[depth, 8]`. Its cells are dealt out to the 32 lanes of a
+warp as the PTX ISA says ("Matrix Fragments for mma.m16n8k*"): with `g = lane // 4` and
+`t = lane % 4`, a lane has rows `g` and `g + 8` of C at columns `2*t` and `2*t + 1`. As loops these
+are the lanes, around `r` in 0..2 (row `8*r + lane//4`) and `c` in 0..2 (column `2*(lane%4) + c`),
+around the sum.
 """
 
 from __future__ import annotations

@@ -103,8 +103,7 @@ def tightened(node: Node, storages: Mapping[Array, Storage], box: Box) -> dict[A
     for array, ends in last.items():
         s = storages[array]
         room = [
-            min(e.const, n + 1) if e.is_const else n + 1
-            for e, n in zip(s.shape, ends, strict=True)
+            min(e.const, n + 1) if e.is_const else n + 1 for e, n in zip(s.shape, ends, strict=True)
         ]
         kept = [k for k, n in enumerate(room) if n > 1]
         shape = tuple(Lin({}, room[k]) for k in kept)

@@ -122,9 +122,7 @@ def _gaps(
     return tree.seq(out)
 
 
-def _group(
-    work: _Work, items: Sequence[Tree], loop: Axis | None, outermost: bool
-) -> int | None:
+def _group(work: _Work, items: Sequence[Tree], loop: Axis | None, outermost: bool) -> int | None:
     """The item after which a group of copies ends, in each iteration of their loop; where that
     loop is not to be seen, after all of them."""
     mine = [
@@ -194,13 +192,15 @@ def _reused(
     work: _Work, items: Sequence[Tree], axes: tuple[Axis, ...], serial: tuple[Axis, ...]
 ) -> list[_Need]:
     """Shared buffers that exist once for each iteration of the loop lie in one place: all that
-    touch one must be done before the next iteration writes it."""
+    touch one must be done before the next iteration writes it. So must what reads a tile of one
+    that a pipeline fills, for a copy may fill more of a tile than there is to read."""
     if not serial or serial[-1] is not axes[-1]:
         return []
     program, loop, found = work.program, serial[-1], []
     last = len(items) - 1
     for array, buffer in program.buffers.items():
-        if buffer.scope != "shared" or loop not in set(buffer.outside):
+        turns = loop in set(buffer.turns)
+        if buffer.scope != "shared" or not (turns or loop in set(buffer.outside)):
             continue
         users = [
             (k, n)
@@ -209,8 +209,10 @@ def _reused(
             if n in program.placements and _touches(program.stmt(n), array)
         ]
         for a, x in users:
+            if turns and groups.brings(program, x, array):
+                continue
             for b, y in users:
-                if any(w.array is array for w in program.stmt(y).writes):
+                if groups.brings(program, y, array):
                     gaps = frozenset((*range(a, last + 1), *range(b)))
                     text = f"{array.name} of {x} is used again by {y} of the next {loop.name}"
                     found.append(_Need(gaps, text, (x, y)))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tensorir.ir.expr import Axis, Ref
+from tensorir.ir.expr import Axis, Const, Expr, Op, Ref
+from tensorir.ir.index import to_lin
 from tensorir.ir.statement import Array, Statement
 from tensorir.poly import isl, tree
 from tensorir.poly.conflict import between
@@ -26,12 +27,32 @@ def copies(program: Program) -> frozenset[str]:
 
 
 def plain(program: Program, s: Statement) -> bool:
-    """Whether a statement moves cells of global memory to shared memory as they are."""
-    if len(s.reads) != 1 or not isinstance(s.bodies[0], Ref):
+    """Whether a statement moves cells of global memory to shared memory as they are.
+
+    Or zeros, where the guard of the one read does not hold.
+    """
+    if len(s.reads) != 1 or not (isinstance(s.bodies[0], Ref) or _padded(s.bodies[0])):
         return False
     source, target = s.reads[0].array, s.writes[0].array
     kept = program.buffers.get(source)
     return source.dtype == target.dtype and (kept is None or kept.scope == "global")
+
+
+def _padded(e: Expr) -> bool:
+    """Whether a body is what it reads, or zero, by comparisons of affine forms."""
+    if not isinstance(e, Op) or e.name != "if_then_else":
+        return False
+    condition, value, other = e.args
+    zero = isinstance(other, Const) and other.value == 0
+    return isinstance(value, Ref) and zero and _affine(condition)
+
+
+def _affine(e: Expr) -> bool:
+    if not isinstance(e, Op):
+        return False
+    if e.name == "and":
+        return all(map(_affine, e.args))
+    return e.name in ("lt", "le", "gt", "ge") and all(to_lin(x) is not None for x in e.args)
 
 
 def turns(program: Program, names: Iterable[str]) -> frozenset[Axis]:

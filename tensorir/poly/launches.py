@@ -115,9 +115,7 @@ def _between_launches(program: Program, items: tuple[Tree, ...]) -> tuple[Array,
     return tuple(found)
 
 
-def _launch(
-    program: Program, t: Tree, shared: tuple[Array, ...], asynchronous: bool
-) -> Launch:
+def _launch(program: Program, t: Tree, shared: tuple[Array, ...], asynchronous: bool) -> Launch:
     names = tree.stmts(t)
     own = {n: program.placements[n] for n in names}
     used = {a.array for p in own.values() for a in (*p.stmt.reads, *p.stmt.writes)}

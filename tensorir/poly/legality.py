@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from tensorir.ir.affine import Conj, Lin
+from tensorir.ir.affine import Atom, Conj, Lin
 from tensorir.ir.expr import Axis, Var
 from tensorir.ir.statement import Array
 from tensorir.poly import isl, tree
@@ -74,14 +74,41 @@ def _turned(
             continue
         exempt = _is_exempt(old, a, b, conflict)
         for source, sink in ((a, b), (b, a)) if a != b else ((a, b),):
-            wrong = _turned_times(old, new, source, sink, conflict.array)
-            if wrong is None:
-                continue
             here = conflict if source == a else conflict.reverse()
-            relation = wrong.pairs(here.relation, (new.sizes, new.context))
-            if relation is not None:
+            allowing = (new.sizes, new.context)
+            for wrong in (
+                _turned_times(old, new, source, sink, conflict.array),
+                _parted(old, new, source, sink, conflict.array),
+            ):
+                relation = None if wrong is None else wrong.pairs(here.relation, allowing)
+                if relation is None:
+                    continue
                 axes, array = tree.common(new.tree, source, sink)[0], conflict.array
                 yield Violation(source, sink, relation, array, axes, new, here.parts, exempt)
+                break
+
+
+def _parted(old: Program, new: Program, source: str, sink: str, array: Array) -> _Wrong | None:
+    """Where both instances were of one copy of a buffer, and are of two; None: nowhere."""
+    was, now = old.buffers.get(array), new.buffers.get(array)
+    if was is None or now is None or now.outside == was.outside:
+        return None
+    known = set(was.outside)
+    added = tuple(a for a in now.outside if a not in known)
+    there = set(new.placements[source].axes) & set(new.placements[sink].axes)
+    before = set(old.placements[source].axes) & set(old.placements[sink].axes)
+    kept = tuple(a for a in was.outside if a in before)
+    if not added or any(a not in there for a in added):
+        return None
+    axes = (*kept, *added)
+    apart: Map | None = None
+    for k in range(len(kept), len(axes)):
+        for sign in ("lt", "gt"):
+            signs = (*_equal_signs(range(len(kept))), (sign, k))
+            piece = _pieces(len(axes), signs)
+            apart = piece if apart is None else apart.union(piece)
+    assert apart is not None
+    return _Wrong(_both(old, new, source, axes), _both(old, new, sink, axes), apart)
 
 
 def _in_step(old: Program, new: Program, a: str, b: str) -> bool:
@@ -105,7 +132,7 @@ def _in_step(old: Program, new: Program, a: str, b: str) -> bool:
     for array in one:
         if array not in written or array not in other:
             continue
-        equal = {*before[:same], *old.sizes}
+        equal: set[Atom] = {*before[:same], *old.sizes}
         cells = [e.terms for _, e in one[array] & other[array]]
         while True:
             unknown = [[x for x in terms if x not in equal] for terms in cells]

@@ -77,7 +77,9 @@ def _parts(
     found: dict[int, Axis] = {}
     for it in stmt.iters:
         e = index[it]
-        inside = Lin({a: v for a, v in e.terms.items() if any(Lin({a: 1}).involves(x) for x in mine)})
+        inside = Lin(
+            {a: v for a, v in e.terms.items() if any(Lin({a: 1}).involves(x) for x in mine)}
+        )
         if not inside.terms:
             continue
         k = next((k for k, w in enumerate(wanted) if inside == w), None)

@@ -9,6 +9,7 @@ such a failure is remembered, and told each time.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterator
@@ -102,6 +103,11 @@ class Driver:
         )
         shown = [x.decode() if isinstance(x, bytes) else str(x or "") for x in (name, text)]
         return f"{shown[0] or 'error'} ({status}), {shown[1] or 'unknown'}"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can be given back any more: the context is lost, or Python ends."""
+        return bool(self.lost) or sys.is_finalizing()
 
     def device(self, ordinal: int) -> Device:
         """A device by its number; its context is kept from then on."""
@@ -238,8 +244,10 @@ class Device:
         """Give the driver all memory that is kept for later."""
         with self._lock:
             pointers, self._free = list(self._free), OrderedDict()
-        for pointer in pointers:
-            self.driver.call("cuMemFree", pointer)
+        if pointers:
+            with self.current():
+                for pointer in pointers:
+                    self.driver.call("cuMemFree", pointer)
 
     def upload(self, to: int, host: int, size: int, stream: int = LEGACY) -> None:
         if size:

@@ -15,7 +15,8 @@ from tensorir.codegen.source import Argument, KernelSource, LaunchSource
 from tensorir.ir.expr import Var
 from tensorir.runtime import cuda_device, ptxas, timer
 from tensorir.runtime.arguments import Copies, slow_call
-from tensorir.runtime.cuda_call import Runner, extents, grid_of
+from tensorir.runtime.cuda_call import Runner
+from tensorir.runtime.cuda_plan import extents, grid_of
 from tensorir.runtime.cuda_timer import measure
 from tensorir.runtime.device_arrays import is_on_device
 from tensorir.runtime.kernel import PlainKernel

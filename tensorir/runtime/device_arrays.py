@@ -119,7 +119,7 @@ class DeviceArray:
     def __del__(self) -> None:
         pointer, self.pointer = getattr(self, "pointer", 0), 0
         driver = self._device.driver
-        if not pointer or driver.lost:
+        if not pointer or driver.ended:
             return
         try:
             # the driver waits for what still uses it, which a list of free blocks would not
@@ -217,6 +217,11 @@ def _torch_place(value: Any, what: object) -> Place:
         raise CallValueError(
             f"{what} requires grad, and kernels are not differentiated",
             details="  try  x.detach()",
+        )
+    if hasattr(value, "is_neg") and (value.is_conj() or value.is_neg()):
+        raise CallValueError(
+            f"{what} is lazily conjugated or negated",
+            details="  try  x.resolve_conj().resolve_neg()",
         )
     ordinal = int(value.get_device())
     stream = torch_stream(ordinal) or LEGACY

@@ -46,9 +46,9 @@ def pad(s: Schedule, buffer: object, by: int) -> Draft:
     >>> s = tir.schedule(B).cache_read("A", "shared", name="As")
     >>> print(s.loops())
     alloc As: float32 in shared
-    for As.i in 0..32
-      for As.j in 0..32
-        As[As.i, As.j] = A[As.i, As.j]
+    for As.j in 0..32
+      for As.i in 0..32
+        As[As.j, As.i] = A[As.j, As.i]
     for i in 0..32
       for j in 0..32
         B[i, j] = As[j, i] * 2.0

@@ -86,7 +86,7 @@ def cross_thread(s: Schedule, axis: str | Axis) -> Draft:
         )
     update = program.stmt(loop.body.stmt)
     reducing = [x.axis for x in partial.reduction_loops(program, update.name)]
-    if loop.axis not in reducing:
+    if not any(a is loop.axis for a in reducing):
         resolve.fail(f"{WHAT}: {name!r} is not a loop over a reduction")
     require_unmarked(s, loop, WHAT)
     partial.require_algebra(s, update.name, loop, WHAT, regroups=True)
@@ -98,9 +98,7 @@ def cross_thread(s: Schedule, axis: str | Axis) -> Draft:
         )
     bind_ops.require_place(s, program, loop, INDEX)
     marked = mark(program, loop.axis, "bind", index=INDEX)
-    marked = marked.change(
-        tree=tree.rewrite(marked.tree, loop.axis, lambda x: replace(x, width=1))
-    )
+    marked = marked.change(tree=tree.rewrite(marked.tree, loop.axis, lambda x: replace(x, width=1)))
     reducer = update.combiner
     assert reducer is not None
     return Draft(marked, reassociates=not reducer.exact)

@@ -61,7 +61,10 @@ def tensorized(s: Schedule, axis: str | Axis, what: MatrixIntrinsic) -> Draft:
         )
     loose = not what.numerics.exact
     notes = (f"{what.name}: {what.numerics.text}",) if loose else ()
-    record = ((resolve.reference(s.program, loop.axis), what.name), {})
+    record: tuple[tuple[str, ...], dict[str, str]] = (
+        (resolve.reference(s.program, loop.axis), what.name),
+        {},
+    )
     return Draft(s.program.change(tree=order), loose, notes, record=record)
 
 

@@ -31,9 +31,7 @@ MOST_STAGES = 16
 
 
 @primitive
-def pipeline(
-    s: Schedule, axis: str | Axis, stages: int, *, engine: str | None = None
-) -> Draft:
+def pipeline(s: Schedule, axis: str | Axis, stages: int, *, engine: str | None = None) -> Draft:
     """Copies into shared memory made some iterations ahead of the work on them.
 
     Needs a serial loop in whose body shared buffers are filled, by nests of their own, and then
@@ -85,12 +83,18 @@ def pipeline(
         for ki in 0..16
           B[i] = B[i] + As[i, 16*ko + ki]
     >>> print(s.pipeline("ko", 3).loops())
-    alloc As: float32 in shared, filled 2 iterations of ko ahead
+    alloc As: float32 in shared, 3 tiles in turn
     for B.init.i in 0..32
       B[B.init.i] = 0.0
     for ko in 0..6
-      if ko <= 3
-        for As.i in 0..32
+      for As.i in 0..32
+        for As.k in 0..16
+          if ko <= 3
+            As[(ko + As.k//16)%3, As.i, As.k%16] = A[As.i, 16*ko + As.k]
+      for i in 0..32
+        for ki in 0..16
+          if ko >= 2
+            B[i] = B[i] + As[(ko + ki//16 + 1)%3, i, ki%16]
     """
     what = "pipeline"
     loop = resolve.axis(s, axis, primitive=what)
@@ -153,7 +157,16 @@ def double_buffer(s: Schedule, axis: str | Axis, *, engine: str | None = None) -
         As[16*io + As.i] = A[16*io + As.i]
       for ii in 0..16
         B[16*io + ii] = As[16*io + ii] * 2.0
-    >>> [str(x) for x in s.double_buffer("io").trace.steps][-1]
+    >>> s = s.double_buffer("io")
+    >>> print(s.loops())
+    alloc As: float32 in shared, 2 tiles in turn
+    for io in 0..5
+      for As.i in 0..16
+        if io <= 3
+          As[(io + As.i//16)%2, As.i%16] = A[16*io + As.i]
+      for ii in 0..16
+        if io >= 1
+          B[16*io + ii - 16] = As[(io + ii//16 + 1)%2, ii%16] * 2.0
     """
     kwargs = {} if engine is None else {"engine": engine}
     return pipeline(s, axis, 2, **kwargs)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tensorir.ir.expr import Axis
 from tensorir.ir.intrinsic import Intrinsic, Operand, builtin, named, names
-from tensorir.ir.matrix import MatrixIntrinsic, matrix_intrinsics
+from tensorir.ir.matrix import matrix_intrinsics
 from tensorir.ir.printer import statement_text
 from tensorir.ir.statement import Access
 from tensorir.poly import instruction, isl, legality, ranges, tree
@@ -48,7 +48,10 @@ def tensorize(s: Schedule, axis: str | Axis, intrinsic: str | Intrinsic) -> Draf
     axis : str or Axis
         The outermost loop of the nest.
     intrinsic : str or Intrinsic
-        An instruction of the library, `avx512vnni.vpdpbusd.512`, or one of `tir.intrinsic`.
+        An instruction of the library, `avx512vnni.vpdpbusd.512`, or one of `tir.intrinsic`. On a
+        GPU `mma.m16n8k16.f16`, `.bf16`, `mma.m16n8k8.tf32` or `mma.m16n8k32.s8`, made by a warp:
+        the 32 lanes are a loop around, bound to `threadIdx.x`; `axis` are the two rows of a lane,
+        around its two columns and the sum; row `8*r + lane//4`, column `2*(lane%4) + c`.
 
     Raises
     ------
@@ -82,10 +85,8 @@ def tensorize(s: Schedule, axis: str | Axis, intrinsic: str | Intrinsic) -> Draf
         for k in 0..4  # unroll
           C[16*io + ii] = C[16*io + ii] + int32(A[k]) * int32(B[16*io + ii, k])
     """
-    tile = intrinsic
-    if isinstance(intrinsic, str):
-        tile = matrix_intrinsics().get(intrinsic, intrinsic)
-    if isinstance(tile, MatrixIntrinsic):
+    tile = matrix_intrinsics().get(intrinsic) if isinstance(intrinsic, str) else None
+    if tile is not None:
         return matrix_tiles.tensorized(s, axis, tile)
     what = _declared(intrinsic)
     loop = resolve.axis(s, axis, primitive="tensorize")

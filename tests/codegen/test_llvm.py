@@ -269,3 +269,27 @@ def test_a_mask_that_llvm_moves_from_a_register_that_has_no_name_is_compiled_oth
     f = tir.build(tir.schedule(Y).fuse("y", "x").vectorize("yx", width=4))
     assert not re.search(r"(movmskp[sd]|pmovmskb)\t%[xyz]mm(1[6-9]|2\d|3[01])\b", f.asm)
     assert f(x).tobytes() == tir.build(Y)(x).tobytes()
+
+
+def test_an_object_from_assembly_is_the_same_code() -> None:
+    """Where masks could go wrong the assembly is looked at, and it is what is assembled then."""
+    text = cpu.module(
+        """
+declare <64 x i8> @llvm.masked.load.v64i8.p0(ptr, i32, <64 x i1>, <64 x i8>)
+define <64 x i8> @get(ptr %a, <64 x i8> %b) #0 {
+  %m = icmp ult <64 x i8> %b, splat (i8 9)
+  %c = call <64 x i8> @llvm.masked.load.v64i8.p0(ptr %a, i32 1, <64 x i1> %m, <64 x i8> %b)
+  ret <64 x i8> %c
+}
+""",
+        cpu.target("znver4"),
+    )
+    assert llvm._MOVES_MASKS.search(text)
+    spent: dict[str, float] = {}
+    made = llvm.compile_object(text, cpu.target("znver4"), timings=spent)
+    whole = llvm._compile_once(text, cpu.target("znver4"), llvm.PIPELINE, "emit_object", None)
+    start, size = (int.from_bytes(whole[k : k + 8], "little") for k in (40, 32))
+    assert size == 0
+    assert whole[64:128] == made[64:128]  # the code comes first in the file
+    assert start > 128
+    assert set(spent) == {"parse", "verify", "optimize", "codegen"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
 import threading
@@ -77,13 +76,26 @@ def test_what_a_kernel_leaves_alone_keeps_its_value(fake: FakeDriver) -> None:
     assert (got[1:] == 3).all()
 
 
+def _twice(x: tir.Tensor) -> tir.Tensor:
+    """Two launches, with memory between them."""
+    k = tir.reduce_axis(64, name="k")
+    total = tir.compute((1,), lambda i: tir.sum(x[k], axis=k), name="total")
+    return tir.compute((64,), lambda i: x[i] / total[0], name="part")
+
+
 def test_memory_and_modules_are_given_back(fake: FakeDriver) -> None:
     kernel = tir.build(doubled(1000), target="cuda:sm_80")
     x = tir.to_device(_random(1000))
     y = kernel(x)
     assert (len(fake.memory), len(fake.modules)) == (2, 1)
     del x, y, kernel
-    gc.collect()
+    assert (len(fake.memory), len(fake.modules)) == (0, 0)
+    softmax = schedules.build(_twice, (64,), target="cuda:sm_80")
+    softmax(_random(64))
+    assert fake.modules
+    device = cuda_device.device()
+    del softmax
+    device.trim()
     assert (len(fake.memory), len(fake.modules)) == (0, 0)
 
 

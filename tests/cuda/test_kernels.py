@@ -90,9 +90,9 @@ def test_registers_hold_what_a_thread_keeps() -> None:
 
 
 def test_two_launches_share_memory() -> None:
-    kernel = schedules.build("softmax", (5, 300), target="emulator")
+    kernel = schedules.build("softmax", (5, 30), target="emulator")
     assert [x.name for x in kernel.launches] == [f"tir_softmax_{k}" for k in range(4)]
-    x = 4 * _random(5, 300)
+    x = 4 * _random(5, 30)
     e = np.exp(x - x.max(1, keepdims=True))
     np.testing.assert_allclose(kernel(x), e / e.sum(1, keepdims=True), rtol=1e-5, atol=1e-7)
 
@@ -144,7 +144,11 @@ def test_a_processor_has_no_blocks() -> None:
 def test_every_architecture(arch: str) -> None:
     kernel = tir.build(staged(64, 64, 64), target=f"cuda:{arch}")
     assert f".target {arch}" in kernel.ptx
-    with pytest.raises(tir.UnsupportedError, match="can be built and read here, but not run"):
+    pytest.importorskip("cuda.bindings.driver")
+    from tests.cuda.fake_driver import use
+
+    refused = pytest.raises(tir.UnsupportedError, match="can be built and read here, but not run")
+    with use(None, "its library was not found"), refused:
         kernel(_random(64, 64), _random(64, 64))
 
 

@@ -248,6 +248,25 @@ def test_chains(shape: tuple[int | str, ...], along: tuple[int, ...], dtype: str
         assert ".v4.b32" in kernel.ptx or ".v2.b64" in kernel.ptx
 
 
+# -- attention
+
+
+@pytest.mark.parametrize("n, causal", [(37, False), (33, True), (5, False)])
+def test_attention(n: int, causal: bool) -> None:
+    q, k, v = (tir.placeholder((1, 2, n, 8), name=x) for x in "qkv")
+    s = tir.schedule(ops.attention(q, k, v, causal=causal, name="o"))
+    entry = entry_for(s, "cuda")
+    assert entry is not None and entry.name == "attention"
+    kernel = tir.build(cuda.attention(s), target="emulator", args=["q", "k", "v", "o"])
+    rng = np.random.default_rng(n)
+    a, b, c = (rng.standard_normal((1, 2, n, 8)).astype("float32") for _ in range(3))
+    scores = a.astype("float64") @ b.swapaxes(-1, -2) / np.sqrt(8)
+    if causal:
+        scores = np.where(np.tril(np.ones((n, n), bool)), scores, -np.inf)
+    np.testing.assert_allclose(kernel(a, b, c), _softmax(scores) @ c, rtol=1e-4, atol=1e-5)
+    assert len(kernel.launches) == 1 and ".local" not in kernel.ptx
+
+
 # -- all of them
 
 FAMILIES: dict[str, tuple[Any, Any, Callable[[], Any], tuple[int, ...]]] = {

@@ -16,7 +16,7 @@ from schedules.cuda.default import default_schedule
 from tensorir import ops
 from tensorir.codegen import targets
 from tensorir.emulator.ptx import Report, run
-from tensorir.runtime.cuda_call import extents, grid_of
+from tensorir.runtime.cuda_plan import extents, grid_of
 from tests.benchmarks.emulator import registers, square
 from tests.benchmarks.figures import product
 from tests.emulator import foreign

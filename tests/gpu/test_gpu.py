@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,12 +58,15 @@ def test_a_wrong_kernel_is_told(
     pytest.importorskip("cuda.bindings.driver")
     from tests.gpu import correct
 
-    def broken(target: str) -> object:
+    def broken(target: str) -> Any:
         return tir.build(doubled(64), target=target), (np.ones(64, "f4"),), lambda a: a
 
-    monkeypatch.setattr(correct, "cases", lambda: [correct.Case("broken", broken)])  # type: ignore[arg-type]
+    monkeypatch.setattr(correct, "cases", lambda: [correct.Case("broken", broken)])
     assert run.main(["--fake"]) == 1
-    assert "wrong: broken: KernelError: B() gives B[0] = 3.0, the reference 1.0" in capsys.readouterr().out
+    assert (
+        "wrong: broken: KernelError: B() gives B[0] = 3.0, the reference 1.0"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.skipif(not WHY, reason="there is a device")

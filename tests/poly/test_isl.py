@@ -170,3 +170,8 @@ def test_nested_questions_share_a_budget() -> None:
         hard()
     with isl.budget():
         assert hard() is False
+
+
+@pytest.mark.parametrize("value", [0, 7, -7, 2**62, 2**63 - 1, -(2**63), 2**63, -(2**100)])
+def test_numbers_of_any_size_return(value: int) -> None:
+    assert isl.number(isl.val(value)) == value
