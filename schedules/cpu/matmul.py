@@ -136,8 +136,9 @@ def product_with(
     plan = _plan(s, c, target, {})
     s = plan.tiled()
     fused: tuple[str, ...] = ()
-    if after is not None and s.check("reverse_compute_at", after, plan.ir):
-        s = s.reverse_compute_at(after, plan.ir)
+    tile = plan.beside[0] if plan.beside else plan.ir
+    if after is not None and s.check("reverse_compute_at", after, tile):
+        s = s.reverse_compute_at(after, tile)
         last = tree.loops_of(s.program.tree, after)[-1].axis
         loop = reference(s.program, last)
         if s.check("vectorize", loop, width=plan.lanes):

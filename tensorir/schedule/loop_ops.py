@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from tensorir.ir.affine import ZERO, Fact, Lin, floordiv, floormod
 from tensorir.ir.expr import Axis
 from tensorir.ir.statement import Array
-from tensorir.poly import ranges, tree
+from tensorir.poly import legality, ranges, tree
 from tensorir.poly.model import Buffer, Placement, Program
 from tensorir.poly.tree import Loop, Tree
 from tensorir.schedule import resolve
-from tensorir.schedule.explain import accepted, fix
+from tensorir.schedule.explain import accepted, fix, refuse
 from tensorir.schedule.primitive import Draft, primitive
 from tensorir.support.errors import UnsupportedError
 from tensorir.support.names import hint
@@ -287,7 +287,8 @@ def fuse(s: Schedule, *axes: str | Axis, into: str | None = None) -> Draft:
     """Nested loops to one that runs over all their points in the same order.
 
     Needs loops directly inside one another, with extents that do not depend on each other, the
-    inner ones constant. Others call it `fuse` (Halide, TVM), `coalesce`, `collapse` (OpenMP).
+    inner ones constant, and no buffer of an outer one that lasts over an inner one. Others call it
+    `fuse` (Halide, TVM), `coalesce`, `collapse` (OpenMP).
 
     Parameters
     ----------
@@ -335,7 +336,29 @@ def fuse(s: Schedule, *axes: str | Axis, into: str | None = None) -> Draft:
             program, x.axis, inner, (first, low), extent, name, s.next_number
         )
         low, extent = 0, None if size is None else size * extent
+    _require_kept(s, program, loops)
     return Draft(program)
+
+
+def _require_kept(s: Schedule, new: Program, loops: list[Loop]) -> None:
+    """Refuse where a buffer that lives for an iteration of an outer loop hands something from one
+    iteration of an inner one to the next: it would live for one iteration of both."""
+    fused = {x.axis for x in loops}
+    if not any(0 < len(fused & set(b.outside)) < len(fused) for b in s.program.buffers.values()):
+        return
+    violation = legality.turned(s.program, new, tree.stmts(loops[0]))
+    if violation is not None:
+        array, inner = violation.array.name, loops[-1].axis.name
+        refuse(
+            s,
+            "fuse",
+            None,
+            violation,
+            new=new,
+            headline=f"fuse: {array}, kept for one iteration of {loops[0].axis.name!r}, hands "
+            f"values from one iteration of {inner!r} to another",
+            why="in one loop it would be kept for a single iteration of both.",
+        )
 
 
 def _span(s: Schedule, loops: list[Loop], k: int) -> tuple[int, int | None]:

@@ -195,9 +195,7 @@ def _copies(
         p = p.rename(a, new[a])
     for x in reversed(loops):
         cut = (new[x.cut[0]], x.cut[1]) if x.cut is not None and x.cut[0] in new else None
-        item = replace(
-            x, axis=new[x.axis], body=item, cut=cut, intrinsic=None, step=s.next_number
-        )
+        item = replace(x, axis=new[x.axis], body=item, cut=cut, intrinsic=None, step=s.next_number)
     return p, item, [a.name for a in new.values()]
 
 

@@ -39,18 +39,15 @@ ScheduleError: cache_read: C.init writes C inside 'i'
 """,
     ),
     "cache_read_scope": (
-        lambda: scaled().cache_read("A", "shared", at="i"),
+        lambda: scaled().cache_read("A", "warp", at="i"),
         """\
-UnsupportedError: cache_read: scope 'shared' is not on this target
-
-  why  a CPU has 'global' memory, and 'local' buffers of one thread: registers, where every index is
-       constant once loops are unrolled, else its stack or arena.
+UnsupportedError: cache_read: scope 'warp' is not there yet; use 'shared'
 """,
     ),
     "cache_read_bad_scope": (
         lambda: scaled().cache_read("A", "locl", at="i"),
         """\
-ScheduleError: cache_read: scope is one of 'global', 'local', not 'locl'; did you mean 'local'?
+ScheduleError: cache_read: scope is one of 'global', 'shared', 'local', not 'locl'; did you mean 'local'?
 """,
     ),
     "cache_read_name_in_use": (
@@ -151,10 +148,7 @@ IllegalSchedule: transform_layout would put X[0, 0] and X[0, 4] in one place
     "set_scope_warp": (
         lambda: chain().set_scope("X", "warp"),
         """\
-UnsupportedError: set_scope: scope 'warp' is not on this target
-
-  why  a CPU has 'global' memory, and 'local' buffers of one thread: registers, where every index is
-       constant once loops are unrolled, else its stack or arena.
+UnsupportedError: set_scope: scope 'warp' is not there yet; use 'shared'
 """,
     ),
     "set_scope_input": (
