@@ -18,7 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _FORCING = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
-_ONE = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TVM_NUM_THREADS", "HL_NUM_THREADS")
+_ONE = (
+    "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TVM_NUM_THREADS", "HL_NUM_THREADS",
+    "OMP_NUM_THREADS",
+)  # fmt: skip
 
 
 def _own_environment(arguments: Sequence[str], threads: int) -> None:

@@ -160,7 +160,7 @@ def line(
         watch("")
         calls, one = roof.roofs(work)
         calls |= {k: c.run for k, c in right.items()}
-        clock: Clock = time.thread_time if threads == 1 else time.perf_counter
+        clock: Clock = time.process_time if threads == 1 else time.perf_counter
         times = measure(
             calls, rounds=pace.rounds, least=pace.least, clock=clock, budget=pace.budget
         )

@@ -70,11 +70,16 @@ def _matmul(work: Work, arrays: tuple[Array, ...], _threads: int) -> dict[str, C
     return {"torch": _into(out, lambda: run(a, b, out=out))}
 
 
-def _int8(work: Work, arrays: tuple[Array, ...], _threads: int) -> dict[str, Candidate]:
+def _int8(work: Work, arrays: tuple[Array, ...], threads: int) -> dict[str, Candidate]:
     a, b = (torch.from_numpy(x.astype(np.int8)) for x in arrays)  # the same values
     out = torch.empty((a.shape[0], b.shape[1]), dtype=torch.int32)
-    run = Candidate(lambda: torch._int_mm(a, b, out=out), out.numpy)
-    return {"torch": run}
+
+    def multiply() -> None:
+        # beside onnxruntime it takes all threads again
+        torch.set_num_threads(threads)
+        torch._int_mm(a, b, out=out)
+
+    return {"torch": Candidate(multiply, out.numpy)}
 
 
 def _conv(work: Work, arrays: tuple[Array, ...], _threads: int) -> dict[str, Candidate]:
