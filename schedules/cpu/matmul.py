@@ -49,7 +49,8 @@ def params(
     mr, nv = tile_of(target, target.vector_bytes // itemsize, rows, columns, depth)
     wide = nv * target.vector_bytes
     fit = [d for d in DEPTHS if d * wide <= target.l2 // 2]
-    far = rows is None or depth is None or rows * depth * itemsize > target.l2
+    sized = rows is not None and depth is not None
+    far = not sized or (rows or 0) * (depth or 0) * itemsize > target.l2
     panels = _panels(target, wide, columns and -(-columns * itemsize // wide), depth)
     tall = tuple(range(1, 17)) if target.vector_registers >= 32 else tuple(range(1, 7))
     return (
@@ -60,7 +61,7 @@ def params(
         Param("pack_a", (0, 1), 0),
         Param("panels", (1, 2, 4), panels),
         Param("ku", (1, 2, 4), 2 if far else 1),
-        Param("ask", (0, 1), int(far)),
+        Param("ask", (0, 1), int(far and sized)),
     )
 
 
