@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tensorir.ir.expr import Axis
 from tensorir.poly import legality, ranges, tree
+from tensorir.poly.launches import BLOCK_INDICES, THREAD_INDICES
 from tensorir.poly.model import Program
 from tensorir.poly.tree import Loop
 from tensorir.schedule import resolve
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BLOCKS", "INDICES", "THREADS", "bind", "require_place"]
 
-BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
-THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+BLOCKS, THREADS = BLOCK_INDICES, THREAD_INDICES
 INDICES = (*BLOCKS, *THREADS)
 _LATER = ("vthread",)
 MOST_THREADS = 1024

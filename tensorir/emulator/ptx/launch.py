@@ -127,7 +127,7 @@ class Launch:
             if v.space == "global":
                 continue
             own[v.space].append(v)
-        granule = _granule(self.entry)
+        granule = granule_of(self.entry)
         out: dict[str, Memory] = {}
         for space, per, copies_of in (
             ("shared", "block", self.blocks),
@@ -299,14 +299,12 @@ class Launch:
         )
 
 
-def _granule(entry: Entry) -> int:
+def granule_of(entry: Entry) -> int:
     """The finest access that a kernel makes to memory, at most four bytes."""
     finest = 4
     for x in entry.code:
         if x.family in ("ld", "st", "atom", "red") and "param" not in x.words:
             finest = min(finest, TYPE_BYTES.get(x.words[-1], 4))
-        elif x.family in ("ldmatrix", "stmatrix"):
-            finest = min(finest, 4)
     return finest
 
 

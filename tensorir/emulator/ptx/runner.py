@@ -10,10 +10,10 @@ import numpy as np
 from tensorir.emulator.ptx.findings import Counts, Report
 from tensorir.emulator.ptx.flow import flow
 from tensorir.emulator.ptx.lanes import WARP
-from tensorir.emulator.ptx.launch import Launch, parameter_bytes
+from tensorir.emulator.ptx.launch import Launch, granule_of, parameter_bytes
 from tensorir.emulator.ptx.scheduler import Scheduler
 from tensorir.emulator.ptx.spaces import BUFFER_BITS, Memory
-from tensorir.emulator.ptx.text import TYPE_BYTES, Entry, Module, parse
+from tensorir.emulator.ptx.text import Entry, Module, parse
 from tensorir.support.errors import ArgumentError, ArgumentTypeError
 from tensorir.support.names import hint
 from tensorir.support.tracebacks import user_api
@@ -117,7 +117,7 @@ def run(
             data = np.zeros(max(v.bytes, 1), np.uint8)
             data[: len(v.data)] = np.frombuffer(v.data, np.uint8)
             buffers.append(Memory(v.name, data))
-    finest = min([4, *(TYPE_BYTES.get(x.words[-1], 4) for x in entry.code if x.family in _FINE)])
+    finest = granule_of(entry)
     for b in buffers:
         b.granule = finest
         if b.written is not None:
@@ -138,9 +138,6 @@ def run(
             limit = scheduler.left
     report.counts = [counts[id(x)] for x in entry.code if id(x) in counts and counts[id(x)].warps]
     return report
-
-
-_FINE = ("ld", "st", "atom", "red")
 
 
 def _entry(module: Module, kernel: str | None) -> Entry:
